@@ -58,6 +58,8 @@ struct CUmemPoolHandle_st {
 
 namespace {
 
+constexpr int ALREADY_REGISTERED = 712; /* an error that the library need not tell from others */
+
 struct copy {
     char *dest;
     const char *src;
@@ -941,6 +943,12 @@ int cuMemHostRegister_v2(void *address, size_t size, unsigned)
 {
     ENTER_UNSAFE(cuMemHostRegister)
     NEED_CONTEXT()
+    const uct_cu_ptr_t base = reinterpret_cast<uintptr_t>(address);
+    const auto next         = memory.lower_bound(base + size);
+    if ((next != memory.begin()) &&
+        (std::prev(next)->first + std::prev(next)->second.size > base)) {
+        return ALREADY_REGISTERED;
+    }
     allocation a = {};
     a.kind       = allocation::REGISTERED;
     a.base       = reinterpret_cast<uintptr_t>(address);
@@ -961,6 +969,10 @@ int cuMemHostUnregister(void *address)
     const auto it = memory.find(reinterpret_cast<uintptr_t>(address));
     if ((it == memory.end()) || (it->second.kind != allocation::REGISTERED)) {
         return misuse("unregistered what was not registered", UCT_CU_INVALID_VALUE);
+    }
+    const uintptr_t page = it->first & ~uintptr_t(4095);
+    if (msync(reinterpret_cast<void *>(page), it->first + it->second.size - page, MS_ASYNC) != 0) {
+        misuse("memory was unmapped before it was unregistered", 0);
     }
     drop(it);
     return 0;

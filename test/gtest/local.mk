@@ -47,6 +47,7 @@ gtest_sources = \
 	test/gtest/mp/test_cuda_programs.cc \
 	test/gtest/mp/test_cuda_rma.cc \
 	test/gtest/mp/test_cuda_shared.cc \
+	test/gtest/mp/test_cuda_staging.cc \
 	test/gtest/mp/test_doors.cc \
 	test/gtest/mp/test_footprint.cc \
 	test/gtest/mp/test_guest.cc \
@@ -76,6 +77,7 @@ gtest_sources = \
 	test/gtest/ucp/test_listener_failure.cc \
 	test/gtest/ucp/test_listener_hostile.cc \
 	test/gtest/ucp/test_mem.cc \
+	test/gtest/ucp/test_mem_pinned.cc \
 	test/gtest/ucp/test_ofi_faults.cc \
 	test/gtest/ucp/test_ofi_receives.cc \
 	test/gtest/ucp/test_ofi_hmem.cc \

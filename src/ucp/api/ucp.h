@@ -281,7 +281,8 @@ void ucp_ep_print_info(ucp_ep_h ep, FILE *stream);
  * params: address and length for memory of the caller, of any kind and alignment, repeated and
  * overlapping registrations included; with UCP_MEM_MAP_ALLOCATE the library allocates length bytes,
  * near address where that is given (with UCP_MEM_MAP_FIXED there or not at all). length is needed,
- * and may be 0.
+ * and may be 0. Where the program has started CUDA, 256 KiB and more of the host's memory are also
+ * registered with the driver, their pages made, unless UCP_MEM_MAP_NONBLOCK is set.
  * memh_p: a new object, the caller's, for ucp_mem_unmap.
  * Errors: UCS_ERR_INVALID_PARAM for a NULL address without ALLOCATE unless length is 0,
  * UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED for a kind of memory that no transport in use allocates
@@ -291,7 +292,8 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
                          ucp_mem_h *memh_p);
 
 /* Ends a registration and frees memory that the library allocated. No operation may be using it;
- * peers may still hold keys, which are then useless. Threads: context. */
+ * peers may still hold keys, which are then useless. Blocks while kernels run where the memory was
+ * registered with the driver of CUDA. Threads: context. */
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
 
 /* Fills the fields asked for in attr->field_mask. Threads: context. */

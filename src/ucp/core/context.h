@@ -36,6 +36,7 @@ typedef struct {
     size_t                  unexp_budget;     /* bytes a worker, see tag_budget.h */
     uint64_t                connect_timeout_ns;
     int                     reuse_addr;
+    int                     device_staging;
     unsigned                idle;             /* ucp_idle_mode_t */
     int                     net_address;      /* UCS_NO, _YES, _AUTO */
     unsigned                max_rails;        /* devices that carry one long message */

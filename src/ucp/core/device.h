@@ -174,7 +174,8 @@ ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info, unsig
 
 /* The slot by which the peer knows the allocation that info tells about; tells the peer if need be.
  * UCS_ERR_NO_RESOURCE: no room on the lane; UCS_ERR_UNSUPPORTED: nobody else can reach this memory
- * (the reason is logged once a worker), or every slot is in use. */
+ * (the reason is logged once a worker), or every slot is in use; UCS_ERR_REJECTED: nobody else can,
+ * and the user wants no other way. */
 ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p);
 
 /* The request names the slot, until it ends. */

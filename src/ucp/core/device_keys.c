@@ -150,8 +150,10 @@ static void ucp_device_show(ucp_peer_t *peer, const uct_mem_info_t *info, unsign
     keys->told[slot].mem = NULL;
     if (!peer->worker->device.is_warned) {
         peer->worker->device.is_warned = 1;
-        ucs_diag("device memory at %p cannot be shown to other processes (%s): it is staged",
-                 info->base, ucs_status_string(status));
+        ucs_diag("device memory at %p cannot be shown to other processes (%s): it is %s",
+                 info->base, ucs_status_string(status),
+                 peer->worker->context->options.device_staging ? "staged" :
+                                                                 "refused (UCX_DEVICE_STAGING=n)");
     }
 }
 
@@ -230,7 +232,8 @@ ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsig
     }
     mem = keys->told[*slot_p].mem;
     if (mem == NULL) {
-        return UCS_ERR_UNSUPPORTED;
+        return peer->worker->context->options.device_staging ? UCS_ERR_UNSUPPORTED :
+                                                               UCS_ERR_REJECTED;
     }
     if (!keys->told[*slot_p].is_told) {
         status = ucp_device_send_key(peer, *slot_p, mem);

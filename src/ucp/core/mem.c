@@ -68,7 +68,8 @@ static void ucp_mem_free(ucp_mem_t *mem)
         atomic_load_explicit(&mem->is_packed, memory_order_relaxed)) {
         ucp_mem_count_shared(-1);
     }
-    for (i = 0; i < mem->context->num_tls; ++i) {
+    /* Transports that allocate memory of a kind stand before those that register what they gave. */
+    for (i = mem->context->num_tls; i-- > 0;) {
         if (mem->tls[i] != NULL) {
             mem->tls[i]->md->tl->md.release(mem->tls[i]);
         }
@@ -130,22 +131,34 @@ static ucs_status_t ucp_mem_allocate(ucp_mem_t *mem, unsigned flags)
     return status;
 }
 
-/* With every transport that wants it and is not the one that allocated. */
-static ucs_status_t ucp_mem_register(ucp_mem_t *mem)
+/* Does the user want to know that others cannot map it, by this transport? */
+static int ucp_mem_must_be_shown(const ucp_mem_t *mem, const uct_tl_t *tl)
 {
+    return (mem->type != UCS_MEMORY_TYPE_HOST) && !mem->context->options.device_staging &&
+           (tl->kind == UCT_TL_KIND_DEVICE) && (tl->md.rkey_pack != NULL);
+}
+
+/* With every transport that wants it and is not the one that allocated. Memory of the host that is
+ * mapped without its pages (NONBLOCK) is not pinned for devices. */
+static ucs_status_t ucp_mem_register(ucp_mem_t *mem, unsigned flags)
+{
+    const int is_host   = (mem->type == UCS_MEMORY_TYPE_HOST);
+    const int is_lazy   = is_host && (flags & UCP_MEM_MAP_NONBLOCK);
     ucs_status_t status = UCS_OK;
+    const uct_tl_t *tl;
     uct_mem_info_t info;
     int is_device;
     unsigned i;
 
-    is_device = (mem->type != UCS_MEMORY_TYPE_HOST) &&
-                (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK);
+    is_device = !is_host && (ucp_context_mem_query(mem->context, mem->address, &info) == UCS_OK);
     for (i = 0; (i < mem->context->num_tls) && (status == UCS_OK); ++i) {
-        if ((mem->tls[i] == NULL) && (mem->context->tls[i].tl->md.reg != NULL)) {
-            status = mem->context->tls[i].tl->md.reg(mem->context->tls[i].md, mem->address,
-                                                     mem->length, is_device ? &info : NULL,
-                                                     &mem->tls[i]);
-            if ((status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_NO_RESOURCE)) {
+        tl = mem->context->tls[i].tl;
+        if ((mem->tls[i] == NULL) && (tl->md.reg != NULL) &&
+            !(is_lazy && (tl->kind == UCT_TL_KIND_DEVICE))) {
+            status = tl->md.reg(mem->context->tls[i].md, mem->address, mem->length,
+                                is_device ? &info : NULL, &mem->tls[i]);
+            if (((status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_NO_RESOURCE)) &&
+                !ucp_mem_must_be_shown(mem, tl)) {
                 status = UCS_OK; /* there are other ways */
             }
         }
@@ -235,7 +248,7 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
     }
     if (length > 0) {
         status = (flags & UCP_MEM_MAP_ALLOCATE) ? ucp_mem_allocate(mem, flags) : UCS_OK;
-        status = (status == UCS_OK) ? ucp_mem_register(mem) : status;
+        status = (status == UCS_OK) ? ucp_mem_register(mem, flags) : status;
     }
     if (status == UCS_OK) {
         pthread_rwlock_wrlock(&context->mem_lock);

@@ -128,7 +128,7 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
             return UCS_OK;
         }
         if (status != UCS_OK) {
-            return status;
+            return (status == UCS_ERR_REJECTED) ? UCS_ERR_UNSUPPORTED : status;
         }
         ucp_device_use_slot(req, slot);
     }

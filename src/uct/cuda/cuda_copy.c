@@ -12,6 +12,8 @@
  *    the one that is current in the thread. _PINNED is memory of our own, registered: what the
  *    driver allocates would vanish with the context. Where it may not be registered it is still
  *    memory, and copies are slower.
+ *  - reg with memory of the host: it is registered with the driver, so copies need no processor.
+ *    Release waits for the kernels that run then, as the driver does.
  *  - It has no endpoints and reaches nobody.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -26,10 +28,23 @@
 #include <ucs/sys/sys.h>
 
 typedef struct {
+    size_t host_reg_thresh; /* bytes */
+} uct_cuda_copy_config_t;
+
+static const ucs_config_row_t uct_cuda_copy_config_rows[] = {
+    UCS_CONFIG_ROW("HOST_REG_THRESH", memunits, uct_cuda_copy_config_t, host_reg_thresh, "256k",
+                   "Size from which memory of the host that the program maps (ucp_mem_map) is "
+                   "registered with the driver; inf: never.", .flags = UCS_CONFIG_ROW_INF),
+    UCS_CONFIG_ROW_END
+};
+
+#define UCT_CUDA_COPY_USERS 0u /* not allocated here: the user's, registered */
+
+typedef struct {
     uct_mem_t    super;
-    uct_cu_ctx_t ctx; /* it was allocated in */
+    uct_cu_ctx_t ctx; /* it was allocated in, or registered */
     uint64_t     id;  /* of the allocation */
-    unsigned     how; /* UCT_MEM_ALLOC_xx */
+    unsigned     how; /* UCT_MEM_ALLOC_xx, or USERS */
     int          is_registered;
 } uct_cuda_copy_mem_t;
 
@@ -105,13 +120,28 @@ static ucs_status_t uct_cuda_copy_make(const uct_cuda_driver_t *driver, uct_cuda
 /* The context is current. */
 static void uct_cuda_copy_unmake(const uct_cuda_driver_t *driver, const uct_cuda_copy_mem_t *mem)
 {
-    const int result = (mem->how == UCT_MEM_ALLOC_PINNED) ?
+    const int result = mem->is_registered ?
                        driver->cuMemHostUnregister(mem->super.address) :
                        driver->cuMemFree((uintptr_t)mem->super.address);
 
     if (result != UCT_CU_SUCCESS) {
         (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "release of memory", result);
     }
+}
+
+/* The context is current. Refused: what is read-only, a file's, or registered in part. */
+static ucs_status_t uct_cuda_copy_register(const uct_cuda_driver_t *driver,
+                                           uct_cuda_copy_mem_t *mem)
+{
+    const int result = driver->cuMemHostRegister(mem->super.address, mem->super.length,
+                                                 UCT_CU_HOST_PORTABLE);
+
+    mem->is_registered = (result == UCT_CU_SUCCESS);
+    if (!mem->is_registered) {
+        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuMemHostRegister", result);
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return UCS_OK;
 }
 
 /* Notes the number of the allocation, without which it could not be told from others later. The
@@ -136,13 +166,45 @@ static ucs_status_t uct_cuda_copy_note(const uct_cuda_driver_t *driver, uct_cuda
     return status;
 }
 
+/* Allocates, or registers with the driver what is at the address. */
+static ucs_status_t uct_cuda_copy_mem_new(uct_md_t *md, const uct_cuda_driver_t *driver,
+                                          uct_cu_ctx_t ctx, void *address, size_t length,
+                                          unsigned how, uct_mem_t **mem_p)
+{
+    uct_cuda_copy_mem_t *mem;
+    uct_cuda_scope_t scope;
+    ucs_status_t status;
+
+    mem = ucs_sys_calloc(1, sizeof(*mem));
+    if (mem == NULL) {
+        ucs_error("no memory to describe %zu bytes", length);
+        return UCS_ERR_NO_MEMORY;
+    }
+    mem->super.md      = md;
+    mem->super.address = address;
+    mem->super.length  = length;
+    mem->ctx           = ctx;
+    mem->how           = how;
+    status             = uct_cuda_enter(&scope, driver, ctx);
+    if (status == UCS_OK) {
+        status = (how == UCT_CUDA_COPY_USERS) ? uct_cuda_copy_register(driver, mem) :
+                                                uct_cuda_copy_make(driver, mem, length);
+        status = (status == UCS_OK) ? uct_cuda_copy_note(driver, mem) : status;
+        uct_cuda_leave(&scope);
+    }
+    if (status != UCS_OK) {
+        ucs_sys_free(mem);
+        return status;
+    }
+    *mem_p = &mem->super;
+    return UCS_OK;
+}
+
 static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t length,
                                             unsigned flags, uct_mem_t **mem_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver();
     uct_cu_ctx_t ctx                = NULL;
-    uct_cuda_copy_mem_t *mem;
-    uct_cuda_scope_t scope;
     ucs_status_t status;
 
     if (length == 0) {
@@ -157,31 +219,28 @@ static ucs_status_t uct_cuda_copy_mem_alloc(uct_md_t *md, void *address, size_t 
         return UCS_ERR_NO_DEVICE;
     }
     status = uct_cuda_copy_alloc_context(driver, address, &ctx);
-    if (status != UCS_OK) {
-        return status;
-    }
+    return (status == UCS_OK) ?
+           uct_cuda_copy_mem_new(md, driver, ctx, NULL, length, flags, mem_p) : status;
+}
 
-    mem = ucs_sys_calloc(1, sizeof(*mem));
-    if (mem == NULL) {
-        ucs_error("no memory to describe %zu bytes", length);
-        return UCS_ERR_NO_MEMORY;
+/* What devices reach already is the program's to end. Any context of the process will do. */
+static ucs_status_t uct_cuda_copy_mem_reg(uct_md_t *md, void *address, size_t length,
+                                          const uct_mem_info_t *info, uct_mem_t **mem_p)
+{
+    const uct_cuda_copy_config_t *config = md->config;
+    const uct_cuda_driver_t *driver      = uct_cuda_driver();
+    uct_cuda_place_t place;
+    ucs_status_t status;
+    uct_cu_ctx_t ctx;
+
+    if ((info != NULL) || (driver == NULL) || (length < config->host_reg_thresh) ||
+        (uct_cuda_place_query(driver, address, &place) != UCS_OK) ||
+        (place.kind != UCT_CUDA_PAGEABLE) ||
+        (uct_cuda_device_context(driver, -1, &ctx) != UCS_OK)) {
+        return UCS_ERR_UNSUPPORTED;
     }
-    mem->super.md     = md;
-    mem->super.length = length;
-    mem->ctx          = ctx;
-    mem->how          = flags;
-    status            = uct_cuda_enter(&scope, driver, ctx);
-    if (status == UCS_OK) {
-        status = uct_cuda_copy_make(driver, mem, length);
-        status = (status == UCS_OK) ? uct_cuda_copy_note(driver, mem) : status;
-        uct_cuda_leave(&scope);
-    }
-    if (status != UCS_OK) {
-        ucs_sys_free(mem);
-        return status;
-    }
-    *mem_p = &mem->super;
-    return UCS_OK;
+    status = uct_cuda_copy_mem_new(md, driver, ctx, address, length, UCT_CUDA_COPY_USERS, mem_p);
+    return (status == UCS_OK) ? UCS_OK : UCS_ERR_UNSUPPORTED;
 }
 
 /* Does the driver know it, and as the same? Memory of a context that is gone went with it. After a
@@ -268,15 +327,19 @@ static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const voi
 }
 
 const uct_tl_t uct_cuda_copy_tl = {
-    .name       = "cuda_copy",
-    .help       = "memory of CUDA devices: detection, allocation, copies within the process",
-    .kind       = UCT_TL_KIND_DEVICE,
-    .md_size    = sizeof(uct_md_t),
-    .iface_size = sizeof(uct_cuda_iface_t),
-    .ep_size    = sizeof(uct_ep_t),
+    .name          = "cuda_copy",
+    .help          = "memory of CUDA devices: detection, allocation, copies within the process",
+    .kind          = UCT_TL_KIND_DEVICE,
+    .md_size       = sizeof(uct_md_t),
+    .iface_size    = sizeof(uct_cuda_iface_t),
+    .ep_size       = sizeof(uct_ep_t),
+    .config_rows   = uct_cuda_copy_config_rows,
+    .config_prefix = "CUDA_COPY_",
+    .config_size   = sizeof(uct_cuda_copy_config_t),
     .md = {
         .open      = uct_cuda_md_open,
         .alloc     = uct_cuda_copy_mem_alloc,
+        .reg       = uct_cuda_copy_mem_reg,
         .release   = uct_cuda_copy_mem_release,
         .mem_query = uct_cuda_copy_mem_query
     },

@@ -429,7 +429,7 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
         }
     } else if ((key->kind == UCT_CUDA_IPC_LEGACY) && (key->pid_ns != mapping->md->pid_ns)) {
         /* That number means another process here. */
-        ucs_diag_once("device memory of process %u is staged: it counts processes differently",
+        ucs_warn_once("device memory of process %u is staged: it counts processes differently",
                       key->pid);
         return UCS_ERR_UNREACHABLE;
     }

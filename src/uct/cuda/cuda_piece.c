@@ -147,7 +147,7 @@ ucs_status_t uct_cuda_descriptors_get(uct_cuda_mapping_t *mapping)
         ++mapping->count;
     }
     if ((status != UCS_OK) && (status != UCS_ERR_NO_RESOURCE)) {
-        ucs_diag_once("device memory of process %u is staged: its descriptor cannot be had",
+        ucs_warn_once("device memory of process %u is staged: its descriptor cannot be had",
                       mapping->key.pid);
     }
     return status;

@@ -6,7 +6,7 @@
 
 #include <ucs/sys/compiler.h>
 
-#include <algorithm>
+#include <sstream>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -284,11 +284,16 @@ std::string processes::log() const
     return text;
 }
 
-size_t processes::log_lines() const
+size_t processes::log_lines(const std::string &part) const
 {
-    const std::string text = log();
+    std::istringstream text(log());
+    std::string line;
+    size_t count = 0;
 
-    return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+    while (std::getline(text, line)) {
+        count += (line.find(part) != std::string::npos);
+    }
+    return count;
 }
 
 int run_apart(const std::function<void()> &func)

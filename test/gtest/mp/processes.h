@@ -131,7 +131,7 @@ public:
     /* What all processes have written to standard error so far. It is printed where the test
      * fails. */
     std::string log() const;
-    size_t log_lines() const;
+    size_t log_lines(const std::string &part = "") const; /* in which this stands */
 
 private:
     struct member {

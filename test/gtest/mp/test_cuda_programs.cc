@@ -91,7 +91,9 @@ TEST_P(mp_cuda_programs, every_byte)
         }
     });
     EXPECT_TRUE(all.join());
-    EXPECT_TRUE(mp::is_gpu_real() || (all.log_lines() == 0)) << all.log();
+    const size_t lines = all.log_lines("so messages with it are staged"); /* one a reason */
+    EXPECT_TRUE(mp::is_gpu_real() || ((all.log_lines() == lines) && (lines <= 2 * p.count())))
+        << all.log();
 }
 
 INSTANTIATE_TEST_SUITE_P(all, mp_cuda_programs, testing::Range(0u, program_count()));
