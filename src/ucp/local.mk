@@ -73,6 +73,7 @@ libucp_core_la_SOURCES = $(libucp_sources)
 lib_LTLIBRARIES += libucp.la
 libucp_la_SOURCES =
 libucp_la_LIBADD = libucp_core.la libuct.la libucs.la
+libucp_la_LIBTOOLFLAGS =
 libucp_la_LDFLAGS = $(library_ldflags) \
 	-Wl,--version-script=$(top_srcdir)/src/ucp/libucp.map
 libucp_la_DEPENDENCIES = libucp_core.la libuct.la libucs.la src/ucp/libucp.map

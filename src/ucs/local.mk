@@ -73,6 +73,7 @@ libucs_tools_la_SOURCES = \
 lib_LTLIBRARIES += libucs.la
 libucs_la_SOURCES =
 libucs_la_LIBADD = libucs_core.la libucm.la
+libucs_la_LIBTOOLFLAGS =
 libucs_la_LDFLAGS = $(library_ldflags) $(HWLOC_LDFLAGS) $(OFI_LDFLAGS) \
 	-Wl,--version-script=$(top_srcdir)/src/ucs/libucs.map
 libucs_la_DEPENDENCIES = libucs_core.la libucm.la src/ucs/libucs.map
@@ -81,4 +82,5 @@ EXTRA_DIST += src/ucs/libucs.map
 # By name only: programs load it beside the others (signal.c says which).
 lib_LTLIBRARIES += libucs_signal.la
 libucs_signal_la_SOURCES = src/ucs/signal.c
+libucs_signal_la_LIBTOOLFLAGS =
 libucs_signal_la_LDFLAGS = $(library_ldflags)

@@ -88,6 +88,7 @@ libuct_ofi_lib_la_SOURCES = src/uct/ofi/ofi_lib.c src/uct/ofi/ofi_lib.h
 lib_LTLIBRARIES += libuct.la
 libuct_la_SOURCES =
 libuct_la_LIBADD = libuct_core.la libucs.la
+libuct_la_LIBTOOLFLAGS =
 libuct_la_LDFLAGS = $(library_ldflags) \
 	-Wl,--version-script=$(top_srcdir)/src/uct/libuct.map
 libuct_la_DEPENDENCIES = libuct_core.la libucs.la src/uct/libuct.map
