@@ -15,7 +15,6 @@ sim_sources = \
 	test/sim/ops.cc \
 	test/sim/rma.cc \
 	test/sim/rma.h \
-	test/sim/sim.cc \
 	test/sim/sim.h \
 	test/sim/stream.cc \
 	test/sim/system.c \
@@ -27,10 +26,16 @@ sim_sources = \
 	test/gtest/wire/print.c \
 	test/gtest/wire/print.h
 
+# What both programs have alike is compiled once.
+EXTRA_LTLIBRARIES += test/sim/libsim.la
+test_sim_libsim_la_SOURCES  = $(sim_sources)
+test_sim_libsim_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest
+
 check_PROGRAMS += test/sim/sim
-test_sim_sim_SOURCES  = $(sim_sources)
-test_sim_sim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest
-test_sim_sim_LDADD    = libucp_core.la libuct_core.la libucs_core.la libucm_core.la
+test_sim_sim_SOURCES  = test/sim/sim.cc
+test_sim_sim_CPPFLAGS = $(test_sim_libsim_la_CPPFLAGS)
+test_sim_sim_LDADD    = test/sim/libsim.la \
+	libucp_core.la libuct_core.la libucs_core.la libucm_core.la
 TESTS                += test/sim/sim
 
 # The same with copies of the sources of ucp in which bugs are planted; see planted.sed.
@@ -89,10 +94,10 @@ $(sim_planted_sources): test/sim/planted_sources/stamp
 	@touch $@
 
 check_PROGRAMS += test/sim/planted
-test_sim_planted_SOURCES        = $(sim_sources)
+test_sim_planted_SOURCES        = test/sim/sim.cc
 nodist_test_sim_planted_SOURCES = $(sim_planted_sources)
-test_sim_planted_CPPFLAGS       = $(AM_CPPFLAGS) -I$(top_srcdir)/test/gtest -DSIM_HAS_PLANTED
+test_sim_planted_CPPFLAGS       = $(test_sim_libsim_la_CPPFLAGS) -DSIM_HAS_PLANTED
 test_sim_planted_LDADD          = $(test_sim_sim_LDADD)
-CLEANFILES += $(sim_planted_sources) test/sim/planted_sources/stamp
+CLEANFILES += test/sim/libsim.la $(sim_planted_sources) test/sim/planted_sources/stamp
 TESTS      += test/sim/planted.sh
 EXTRA_DIST += test/sim/README.md test/sim/planted.sed test/sim/planted.sh
