@@ -34,6 +34,12 @@ readonly PAIR_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:*mp_traffic
 # The same of the tests that are programs and scripts.
 readonly PAIR_SCRIPTS='^examples/|^test/bench/test_perftest|^test/mp/|^test/gdb/'
 
+# The tests' own speed matters less than that of compiling them.
+readonly TEST_CXXFLAGS="-O0 -g1"
+
+# What no compiler option changes is tested once, in the gcc stage.
+readonly TESTED_ONCE='^test/(abi|gdb|packaging|wireshark)/|^test/sim/planted'
+
 # Tests of hooks around a network.
 readonly OFI_HOOKS='*fault_ofi*:*delay_ofi*:*trace_ofi*'
 
@@ -137,18 +143,21 @@ prepare()
 
 build() # stage configure-arguments...
 {
-    local stage=$1 dir=$build_root/$1
+    local stage=$1 dir=$build_root/$1 programs
     shift
     prepare || return 1
     mkdir -p "$dir"
     cd "$dir" || return 1
     say "$stage: building"
-    # CXXFLAGS are those of the tests, whose own speed matters less than that of compiling them.
     step "$stage: configure" configure.log "$root/configure" --prefix="$dir/install" \
-         --enable-werror CXXFLAGS="-O0 -g1" "$@" || return 1
+         --enable-werror CXXFLAGS="$TEST_CXXFLAGS" "$@" || return 1
     step "$stage: build" build.log make -j"$jobs" all test/gtest/precompiled.h.gch || return 1
     make_variables=()
-    [ $stage != tsan ] || build_only_threads
+    case $stage in
+        tsan) build_only_threads ;;
+        asan) programs=$(make -s print-test-programs | tr ' ' '\n' | grep -vE "$TESTED_ONCE")
+              make_variables=("check_PROGRAMS=${programs//$'\n'/ }") ;;
+    esac
     step "$stage: build of the tests" build-tests.log make -j"$jobs" check TESTS= \
          "${make_variables[@]}" GTEST_PRECOMPILED="-include test/gtest/precompiled.h" || return 1
 }
@@ -202,11 +211,10 @@ run_tests() # stage wrapper...
     shift
     find . -name '*.trs' -delete
     tests=$(make -s print-tests | tr ' ' '\n')
-    case $stage in # what no compiler option changes is tested once, what has one thread not here
+    case $stage in # what has one thread not here
         gcc)   ;;
         tsan)  tests=$(grep -E '^(examples|test/(gtest|mp))/' <<<"$tests") ;;
-        *)     tests=$(grep -vE '^test/(abi|gdb|packaging|wireshark)/|^test/sim/planted' \
-                       <<<"$tests") ;;
+        *)     tests=$(grep -vE "$TESTED_ONCE" <<<"$tests") ;;
     esac
     if [ -z "$tests" ]; then
         fail "$stage: no tests were built"
@@ -286,7 +294,8 @@ stage_asan()
     left_out+=':ofi.reads_from_who_computes:doors_of_two_hosts.of_who_computes'
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan CC=clang CXX=clang++ --disable-static --enable-assert --enable-asan &&
+    build asan CC=clang CXX=clang++ --disable-static --enable-assert --enable-asan \
+          CXXFLAGS="$TEST_CXXFLAGS -fpch-instantiate-templates" &&
         find_wrapper asan clang -fsanitize=address && run_tests asan $wrapper
 }
 
