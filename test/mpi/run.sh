@@ -73,6 +73,7 @@ compile() # mpi program
         mkdir -p "$build/config" && echo "#define _GNU_SOURCE 1" >"$build/config/config.h"
         memory="-I$build/config -I$src $src/tools/perf/cuda.c $src/ucs/sys/library.c -ldl"
     fi
+    rm -f "$build/$2.$1"
     "$compiler" -std=gnu11 -Wall -Wextra -Wno-stringop-overflow -O1 -g -pthread $define \
         "$folder/$2.c" "$here/check.c" $memory -o "$build/$2.$1"
 }
@@ -183,7 +184,12 @@ for mpi in $mpis; do
         continue
     fi
     for program in $(programs_of "$mpi"); do
-        if ! compile "$mpi" "$program"; then
+        [ "$(jobs -rp | wc -l)" -lt "$(getconf _NPROCESSORS_ONLN)" ] || wait -n
+        compile "$mpi" "$program" &
+    done
+    wait
+    for program in $(programs_of "$mpi"); do
+        if ! [ -x "$build/$program.$mpi" ]; then
             echo "$mpi: $program does not compile"
             failed=$((failed + 1))
             continue
