@@ -21,6 +21,9 @@ if HAVE_GTEST
 include test/gtest/local.mk
 endif
 
+# First what takes longest: with more than one job no processor is to wait for it at the end.
+include test/sim/local.mk
+
 include test/abi/local.mk
 include test/bench/local.mk
 include test/mp/local.mk
@@ -29,5 +32,4 @@ include test/ofi/local.mk
 include test/fuzz/local.mk
 include test/gdb/local.mk
 include test/packaging/local.mk
-include test/sim/local.mk
 include test/wireshark/local.mk
