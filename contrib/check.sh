@@ -54,6 +54,10 @@ build_root=$root/build-check
 packages=yes
 stages=
 all=
+style=
+gcc_built=
+gcc_installed=
+declare -A configuring=()
 known=()
 failures=()
 
@@ -122,35 +126,65 @@ show_failure() # log
 # Runs a step into a log; on failure shows its end and counts it.
 step() # name log command...
 {
-    local name=$1 log=$2
-    shift 2
-    if "$root/contrib/run-limited.sh" $BUILD_LIMIT_S "$@" >"$log" 2>&1; then
-        return 0
-    fi
-    tail -n 40 "$log"
-    fail "$name (log: $log)"
+    "$root/contrib/run-limited.sh" $BUILD_LIMIT_S "${@:3}" >"$2" 2>&1
+    ended "$1" "$2" $?
+}
+
+ended() # name log exit_status
+{
+    [ "$3" -ne 0 ] || return 0
+    tail -n 40 "$2"
+    fail "$1 (log: $2)"
     return 1
 }
 
+# Makes configure and starts it for each stage that builds, all at once: it keeps one processor busy.
 prepare()
 {
+    local stage
+    [ ${#configuring[@]} -eq 0 ] || return 0
     if [ ! -x "$root/configure" ] || [ "$root/configure.ac" -nt "$root/configure" ] ||
        [ "$root/Makefile.am" -nt "$root/Makefile.in" ]; then
         say "making configure"
         step autogen "$build_root/autogen.log" "$root/autogen.sh" || return 1
     fi
+    for stage in $(tr ' ' '\n' <<<"$stages" | sed 's/^mpi$\|^dist$/gcc/' | sort -u); do
+        case $stage in
+            gcc)  configure gcc CC=gcc CXX=g++ --enable-assert ;;
+            asan) configure asan CC=clang CXX=clang++ --disable-static --enable-assert \
+                            --enable-asan CXXFLAGS="$TEST_CXXFLAGS -fpch-instantiate-templates" ;;
+            tsan) configure tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan ;;
+            fuzz) configure fuzz CC=clang CXX=clang++ --disable-static --enable-assert \
+                            --enable-asan --enable-fuzz ;;
+            arm)  configure arm --host=aarch64-linux-gnu --disable-gtest --disable-static \
+                            --enable-assert CFLAGS="-O1 -g0" ;;
+        esac
+    done
 }
 
-build() # stage configure-arguments...
+configure() # stage arguments...
 {
-    local stage=$1 dir=$build_root/$1 programs
-    shift
-    prepare || return 1
+    local dir=$build_root/$1
     mkdir -p "$dir"
-    cd "$dir" || return 1
+    (cd "$dir" && exec "$root/contrib/run-limited.sh" $BUILD_LIMIT_S "$root/configure" \
+         --prefix="$dir/install" --enable-werror CXXFLAGS="$TEST_CXXFLAGS" "${@:2}") \
+        >"$dir/configure.log" 2>&1 &
+    configuring[$1]=$!
+}
+
+# Enters the stage's folder.
+configured() # stage
+{
+    prepare && cd "$build_root/$1" || return 1
+    wait "${configuring[$1]}"
+    ended "$1: configure" configure.log $? && style_ended
+}
+
+build() # stage
+{
+    local stage=$1 programs
     say "$stage: building"
-    step "$stage: configure" configure.log "$root/configure" --prefix="$dir/install" \
-         --enable-werror CXXFLAGS="$TEST_CXXFLAGS" "$@" || return 1
+    configured "$stage" || return 1
     step "$stage: build" build.log make -j"$jobs" all test/gtest/precompiled.h.gch || return 1
     make_variables=()
     case $stage in
@@ -246,16 +280,39 @@ run_tests() # stage wrapper...
     done
 }
 
+# Beside what configures, since it keeps one processor busy.
 stage_style()
 {
     "$root/contrib/run-limited.sh" 300 "$root/contrib/check-style.sh" "$root" \
-        >"$build_root/style.log" 2>&1
+        >"$build_root/style.log" 2>&1 &
+    style=$!
+}
+
+style_ended()
+{
+    [ -n "$style" ] || return 0
+    wait "$style"
     count_log style "$build_root/style.log" $?
+    style=
+}
+
+# Once for all stages that use it; later only enters its folder.
+build_gcc()
+{
+    [ -z "$gcc_built" ] || { cd "$build_root/gcc"; return; }
+    build gcc && gcc_built=yes
+}
+
+install_gcc()
+{
+    build_gcc || return 1
+    [ -z "$gcc_installed" ] || return 0
+    step "gcc: install" install.log make install && gcc_installed=yes
 }
 
 stage_gcc()
 {
-    build gcc CC=gcc CXX=g++ --enable-assert && run_tests gcc
+    build_gcc && run_tests gcc
 }
 
 # Sanitizers' runtimes do not start where the kernel randomizes more address bits than they know of;
@@ -294,9 +351,7 @@ stage_asan()
     left_out+=':ofi.reads_from_who_computes:doors_of_two_hosts.of_who_computes'
     local -x LSAN_OPTIONS=suppressions=$root/contrib/lsan.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
-    build asan CC=clang CXX=clang++ --disable-static --enable-assert --enable-asan \
-          CXXFLAGS="$TEST_CXXFLAGS -fpch-instantiate-templates" &&
-        find_wrapper asan clang -fsanitize=address && run_tests asan $wrapper
+    build asan && find_wrapper asan clang -fsanitize=address && run_tests asan $wrapper
 }
 
 # ThreadSanitizer sees threads, not processes: tests of one thread would only take time.
@@ -306,19 +361,12 @@ stage_tsan()
     local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     local left_out=$LONG_TESTS
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
-    build tsan CC=gcc CXX=g++ --disable-static --enable-assert --enable-tsan &&
-        find_wrapper tsan gcc -fsanitize=thread || return
+    build tsan && find_wrapper tsan gcc -fsanitize=thread || return
     run_tests tsan $wrapper
     for test in tag_bw ucp_am_bw stream_lat ucp_put_bw ucp_fadd; do # the tool's own threads
         step "tsan: threads of $test" "threads-$test.log" $wrapper ./ucx_perftest --self -q -f \
              -t $test -T 2 -M multi -s 8 -n 2000 && count 1 0 0
     done
-}
-
-install_gcc()
-{
-    build gcc CC=gcc CXX=g++ --enable-assert || return 1
-    step "gcc: install" install.log make install
 }
 
 stage_mpi()
@@ -346,11 +394,8 @@ limited_log() # name command...
 stage_fuzz()
 {
     local dir=$build_root/fuzz
-    prepare || return
-    mkdir -p "$dir" && cd "$dir" || return
     say "fuzz: building"
-    step "fuzz: configure" configure.log "$root/configure" CC=clang CXX=clang++ \
-         --disable-static --enable-werror --enable-assert --enable-asan --enable-fuzz || return
+    configured fuzz || return
     step "fuzz: build" build.log make -j"$jobs" fuzz-programs || return
     say "fuzz: running each target for ${HALYARD_FUZZ_SECONDS:-60} s"
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$root/test/fuzz/run.sh" "$dir" \
@@ -367,10 +412,8 @@ stage_arm()
         say "arm: skipped: aarch64-linux-gnu-g++ or $qemu is missing"
         return
     fi
-    prepare && mkdir -p "$build_root/arm" && cd "$build_root/arm" || return
     say "arm: building"
-    step "arm: configure" configure.log "$root/configure" --host=aarch64-linux-gnu --disable-gtest \
-         --disable-static --enable-werror --enable-assert CFLAGS="-O1 -g0" || return
+    configured arm || return
     step "arm: build" build.log make -j"$jobs" all || return
     step "arm: build of the tests" build-tests.log make -j"$jobs" test/sim/sim test/mp/pair || return
     say "arm: testing"
@@ -389,17 +432,22 @@ stage_arm()
 # build against what was installed by pkg-config alone.
 stage_dist()
 {
-    local prefix tests
+    local prefix tests check archive
     local -x HALYARD_SIM_SEEDS=100 # the other stages run them all
     install_gcc || return
     prefix=$PWD/install
+    archive=$PWD/halyard-$(make -s print-version)
+    chmod -R u+w "$archive" 2>/dev/null # as a check that failed leaves it
+    rm -rf "$archive" "$archive.tar.gz"
     say "dist: release archive"
     # Without those that take long, which the gcc stage has (the archive is to be whole), and
     # those that need GoogleTest, without which the archive's check is configured.
     tests=$(make -s print-tests | tr ' ' '\n' |
             grep -vE 'gtest/|test_perftest|test_dissector|planted|cuda_pingpong')
-    step "dist: make distcheck" distcheck.log make -j"$jobs" distcheck TESTS="$(echo $tests)" &&
-        count 1 0 0
+    "$root/contrib/run-limited.sh" $BUILD_LIMIT_S make -j"$jobs" distcheck \
+        TESTS="$(echo $tests)" >distcheck.log 2>&1 &
+    check=$!
+    say "dist: beside it, since much of either is done by one processor: other builds"
     if step "dist: example against the installed library" example.log bash -c "
             export PKG_CONFIG_PATH='$prefix/lib/pkgconfig' &&
             gcc -Wall '$root/examples/hello_tag.c' -o hello_installed \
@@ -445,9 +493,14 @@ stage_dist()
         count 1 0 0
     fi
     say "dist: Debian packages"
+    while kill -0 $check 2>/dev/null && [ ! -d "$archive/_build" ]; do
+        sleep 1 # it is whole when the check has unpacked it
+    done
     step "dist: Debian packages" deb.log "$root/contrib/build-deb.sh" --no-packages \
-         --build "$build_root/deb" --archive "$(echo "$PWD"/halyard-*.tar.gz)" &&
+         --build "$build_root/deb" --archive "$archive.tar.gz" &&
         limited_log deb "$root/contrib/check-deb.sh" "$build_root/deb"
+    wait $check
+    ended "dist: make distcheck" distcheck.log $? && count 1 0 0
 }
 
 for stage in style gcc asan tsan mpi fuzz arm dist; do
@@ -483,6 +536,7 @@ for stage in $stages; do
     "stage_$stage"
     cd "$root" || exit 1
 done
+style_ended
 
 echo
 for failure in ${failures[@]+"${failures[@]}"}; do
