@@ -293,7 +293,8 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
 
 /* Ends a registration and frees memory that the library allocated. No operation may be using it;
  * peers may still hold keys, which are then useless. Blocks while kernels run where the memory was
- * registered with the driver of CUDA. Threads: context. */
+ * registered with the driver of CUDA.
+ * Errors: UCS_ERR_INVALID_PARAM for NULL and for memory of another context. Threads: context. */
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
 
 /* Fills the fields asked for in attr->field_mask. Threads: context. */

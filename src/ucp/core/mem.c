@@ -265,8 +265,9 @@ ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *para
 
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh)
 {
-    if (memh->context != context) {
-        ucs_error("ucp_mem_unmap: the memory belongs to another context");
+    if ((memh == NULL) || (memh->context != context)) {
+        ucs_error("ucp_mem_unmap: %s", (memh == NULL) ? "no memory is given" :
+                                                        "the memory belongs to another context");
         return UCS_ERR_INVALID_PARAM;
     }
     pthread_rwlock_wrlock(&context->mem_lock);

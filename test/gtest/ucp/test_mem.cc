@@ -197,6 +197,7 @@ TEST_F(mem, what_is_refused)
     const context other(OPTIONS);
     ASSERT_EQ(UCS_OK, map(params(ALL, buffer, sizeof(buffer), 0), &memh));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_mem_unmap(other.handle(), memh));
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, ucp_mem_unmap(other.handle(), nullptr));
     ucp_memh_pack_params_t exported = {UCP_MEMH_PACK_PARAM_FIELD_FLAGS, UCP_MEMH_PACK_FLAG_EXPORT};
     void *packed                    = nullptr;
     size_t size                     = 0;
