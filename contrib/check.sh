@@ -144,7 +144,9 @@ prepare()
     local stage
     [ ${#configuring[@]} -eq 0 ] || return 0
     if [ ! -x "$root/configure" ] || [ "$root/configure.ac" -nt "$root/configure" ] ||
-       [ "$root/Makefile.am" -nt "$root/Makefile.in" ]; then
+       [ -n "$(find "$root" -path "$root/build-*" -prune -o \
+               \( -name Makefile.am -o -name local.mk -o -name '*.m4' \) \
+               -newer "$root/Makefile.in" -print -quit)" ]; then
         say "making configure"
         step autogen "$build_root/autogen.log" "$root/autogen.sh" || return 1
     fi
@@ -299,7 +301,9 @@ style_ended()
 # Once for all stages that use it; later only enters its folder.
 build_gcc()
 {
+    [ "$gcc_built" != no ] || return 1 # it is counted
     [ -z "$gcc_built" ] || { cd "$build_root/gcc"; return; }
+    gcc_built=no
     build gcc && gcc_built=yes
 }
 
@@ -492,15 +496,12 @@ stage_dist()
             ./ucx_perftest --self -t tag_bw -s 8,100k -n 100 -V -f -q"; then
         count 1 0 0
     fi
+    wait $check
+    ended "dist: make distcheck" distcheck.log $? && count 1 0 0
     say "dist: Debian packages"
-    while kill -0 $check 2>/dev/null && [ ! -d "$archive/_build" ]; do
-        sleep 1 # it is whole when the check has unpacked it
-    done
     step "dist: Debian packages" deb.log "$root/contrib/build-deb.sh" --no-packages \
          --build "$build_root/deb" --archive "$archive.tar.gz" &&
         limited_log deb "$root/contrib/check-deb.sh" "$build_root/deb"
-    wait $check
-    ended "dist: make distcheck" distcheck.log $? && count 1 0 0
 }
 
 for stage in style gcc asan tsan mpi fuzz arm dist; do
@@ -531,6 +532,10 @@ echo "Halyard: checking in $build_root; stages:" $stages
 if [ $packages = yes ]; then
     "$root/contrib/packages.sh" $purposes || exit 1
 fi
+
+# What runs beside ends, too.
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
 
 for stage in $stages; do
     "stage_$stage"

@@ -282,18 +282,20 @@ void ucp_ep_print_info(ucp_ep_h ep, FILE *stream);
  * overlapping registrations included; with UCP_MEM_MAP_ALLOCATE the library allocates length bytes,
  * near address where that is given (with UCP_MEM_MAP_FIXED there or not at all). length is needed,
  * and may be 0. Where the program has started CUDA, 256 KiB and more of the host's memory are also
- * registered with the driver, their pages made, unless UCP_MEM_MAP_NONBLOCK is set.
+ * registered with the driver, their pages made, unless UCP_MEM_MAP_NONBLOCK is set or some of them
+ * are registered already (by the program, or an earlier call: its end is that of the registration).
  * memh_p: a new object, the caller's, for ucp_mem_unmap.
  * Errors: UCS_ERR_INVALID_PARAM for a NULL address without ALLOCATE unless length is 0,
  * UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED for a kind of memory that no transport in use allocates
- * and for memory that another process has exported.
+ * and for memory that another process has exported; with UCX_DEVICE_STAGING=n for memory of a
+ * device that others cannot map.
  * Threads: context. */
 ucs_status_t ucp_mem_map(ucp_context_h context, const ucp_mem_map_params_t *params,
                          ucp_mem_h *memh_p);
 
 /* Ends a registration and frees memory that the library allocated. No operation may be using it;
  * peers may still hold keys, which are then useless. Blocks while kernels run where the memory was
- * registered with the driver of CUDA.
+ * registered with the driver of CUDA, as ucp_cleanup does of memory that is left.
  * Errors: UCS_ERR_INVALID_PARAM for NULL and for memory of another context. Threads: context. */
 ucs_status_t ucp_mem_unmap(ucp_context_h context, ucp_mem_h memh);
 

@@ -179,8 +179,8 @@ const ucs_config_row_t ucp_options_rows[] = {
             "routes (tcp) those that UCX_NET_DEVICES names."),
     UCP_ROW("DEVICE_STAGING", bool, device_staging, "y",
             "Move device memory that its driver does not let other processes of the node map (not "
-            "made for export, managed) through memory of the library's, with one warning. n: such "
-            "sends, and its ucp_mem_map, end with UCS_ERR_UNSUPPORTED."),
+            "made for export, managed) through memory of the library's. n: sends of it that are "
+            "announced, and its ucp_mem_map, end with UCS_ERR_UNSUPPORTED."),
     UCP_ROW("CM_REUSEADDR", bool, reuse_addr, "n",
             "Let several sockets of this user share an address, as a client that connects from its "
             "own listener's."),

@@ -157,9 +157,9 @@ static ucs_status_t ucp_mem_register(ucp_mem_t *mem, unsigned flags)
             !(is_lazy && (tl->kind == UCT_TL_KIND_DEVICE))) {
             status = tl->md.reg(mem->context->tls[i].md, mem->address, mem->length,
                                 is_device ? &info : NULL, &mem->tls[i]);
-            if (((status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_NO_RESOURCE)) &&
-                !ucp_mem_must_be_shown(mem, tl)) {
-                status = UCS_OK; /* there are other ways */
+            if ((status == UCS_ERR_UNSUPPORTED) || (status == UCS_ERR_NO_RESOURCE)) {
+                status = ucp_mem_must_be_shown(mem, tl) ? UCS_ERR_UNSUPPORTED :
+                                                          UCS_OK; /* there are other ways */
             }
         }
     }

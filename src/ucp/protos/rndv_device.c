@@ -120,8 +120,11 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
 
     rts->flags |= UCP_WIRE_RTS_WRITES;
     if (!(req->held & UCP_REQUEST_HOLDS_SLOT)) {
-        if (!ucp_rndv_device_is_way(req) || !ucp_device_is_whole(req, req->length)) {
+        if (!ucp_rndv_device_is_way(req)) {
             return UCS_OK;
+        }
+        if (!ucp_device_is_whole(req, req->length)) {
+            return req->worker->context->options.device_staging ? UCS_OK : UCS_ERR_UNSUPPORTED;
         }
         status = ucp_device_tell(req->send.peer, &req->copy.info, &slot);
         if (status == UCS_ERR_UNSUPPORTED) {

@@ -155,8 +155,7 @@ int uct_cuda_export_fill_legacy(const uct_cuda_driver_t *driver, uct_cuda_export
 
 /* Once a process for each reason: reason is a literal. */
 #define uct_cuda_export_warn(_place, _reason) \
-    ucs_warn_once("device memory at %#llx cannot be mapped by other processes, so messages with " \
-                  "it are staged, which takes longer: " _reason, \
+    ucs_warn_once("device memory at %#llx cannot be mapped by other processes: " _reason, \
                   (unsigned long long)(_place)->base)
 
 /* Gets the handle, if it can be exported. */
@@ -173,16 +172,16 @@ static void uct_cuda_export_fill(uct_cuda_ipc_md_t *md, const uct_cuda_driver_t 
         if (uct_cuda_export_add(md, export, place->length,
                                 uct_cuda_pool_export(driver, export))) {
             export->kind = UCT_CUDA_IPC_POOL;
-        } else {
+        } else if (export->again_ns == UINT64_MAX) {
             uct_cuda_export_warn(place, "its pool gives no descriptor (cudaMallocAsync's own "
                                         "never does, one whose handleTypes ask for it does)");
         }
     } else if ((handle_types & UCT_CU_HANDLE_DESCRIPTOR) != 0) {
         uct_cuda_export_fill_pieces(md, driver, export);
     } else if (!place->is_legacy) {
-        uct_cuda_export_warn(place, "it was made by cuMemCreate without "
-                                    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR among its handle "
-                                    "types, as PyTorch's expandable segments are");
+        uct_cuda_export_warn(place, "it was not made for export (cuMemCreate with "
+                                    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR does; PyTorch's "
+                                    "expandable segments are made without)");
         export->again_ns = UINT64_MAX;
     }
     if ((export->kind == UCT_CUDA_IPC_NONE) && (place->pool == NULL) && place->is_legacy) {

@@ -91,7 +91,7 @@ TEST_P(mp_cuda_programs, every_byte)
         }
     });
     EXPECT_TRUE(all.join());
-    const size_t lines = all.log_lines("so messages with it are staged"); /* one a reason */
+    const size_t lines = all.log_lines("cannot be mapped by other processes"); /* one a reason */
     EXPECT_TRUE(mp::is_gpu_real() || ((all.log_lines() == lines) && (lines <= 2 * p.count())))
         << all.log();
 }

@@ -21,7 +21,7 @@ struct what {
 };
 
 const what STAGED[] = {
-    {PERF_MEMORY_VMM_PRIVATE, "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR"},
+    {PERF_MEMORY_VMM_PRIVATE, "it was not made for export"},
     {PERF_MEMORY_ASYNC, "its pool gives no descriptor"},
     {PERF_MEMORY_MANAGED, nullptr}
 };

@@ -164,7 +164,9 @@ TEST(cuda_mem, refused_by_the_driver)
         program p;
         void *pages = mmap(nullptr, LENGTH, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-        p.unmap(p.map(pages, LENGTH));
+        ucp_mem_h read_only = p.map(pages, LENGTH);
+        EXPECT_TRUE(!cuda_program::is_real() || !is_pinned(pages, LENGTH));
+        p.unmap(read_only);
         munmap(pages, LENGTH);
         if (cuda_program::is_real()) {
             return;
