@@ -173,9 +173,9 @@ void ucp_device_end_later(ucp_request_t *req, ucs_status_t status);
 ucs_status_t ucp_device_know(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p);
 
 /* The slot by which the peer knows the allocation that info tells about; tells the peer if need be.
- * UCS_ERR_NO_RESOURCE: no room on the lane; UCS_ERR_UNSUPPORTED: nobody else can reach this memory
- * (the reason is logged once a worker), or every slot is in use; UCS_ERR_REJECTED: nobody else can,
- * and the user wants no other way. */
+ * UCS_ERR_NO_RESOURCE: no room on the lane; UCS_ERR_REJECTED: nobody else can reach this memory
+ * (the reason is logged once a worker); UCS_ERR_UNSUPPORTED: it is not known, or there is no lane
+ * to the peer, or every slot is in use. */
 ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsigned *slot_p);
 
 /* The request names the slot, until it ends. */

@@ -232,8 +232,7 @@ ucs_status_t ucp_device_tell(ucp_peer_t *peer, const uct_mem_info_t *info, unsig
     }
     mem = keys->told[*slot_p].mem;
     if (mem == NULL) {
-        return peer->worker->context->options.device_staging ? UCS_ERR_UNSUPPORTED :
-                                                               UCS_ERR_REJECTED;
+        return UCS_ERR_REJECTED;
     }
     if (!keys->told[*slot_p].is_told) {
         status = ucp_device_send_key(peer, *slot_p, mem);

@@ -123,15 +123,16 @@ ucs_status_t ucp_rndv_device_announce(ucp_request_t *req, ucp_wire_rts_t *rts)
         if (!ucp_rndv_device_is_way(req)) {
             return UCS_OK;
         }
-        if (!ucp_device_is_whole(req, req->length)) {
+        status = ucp_device_is_whole(req, req->length) ?
+                 ucp_device_tell(req->send.peer, &req->copy.info, &slot) : UCS_ERR_REJECTED;
+        if (status == UCS_ERR_REJECTED) {
             return req->worker->context->options.device_staging ? UCS_OK : UCS_ERR_UNSUPPORTED;
         }
-        status = ucp_device_tell(req->send.peer, &req->copy.info, &slot);
         if (status == UCS_ERR_UNSUPPORTED) {
             return UCS_OK;
         }
         if (status != UCS_OK) {
-            return (status == UCS_ERR_REJECTED) ? UCS_ERR_UNSUPPORTED : status;
+            return status;
         }
         ucp_device_use_slot(req, slot);
     }

@@ -14,20 +14,25 @@
 
 #define UCT_CUDA_MARK 4096ul /* bytes of a page that is one */
 
+int uct_cuda_host_register(const uct_cuda_driver_t *driver, void *address, size_t size, int level)
+{
+    const int result = driver->cuMemHostRegister(address, size, UCT_CU_HOST_PORTABLE);
+
+    if (result != UCT_CU_SUCCESS) {
+        (void)uct_cuda_failed(driver, level, "cuMemHostRegister", result);
+    }
+    return result == UCT_CU_SUCCESS;
+}
+
 void *uct_cuda_host_make(const uct_cuda_driver_t *driver, size_t size, int *is_registered_p)
 {
     const int access = PROT_READ | PROT_WRITE;
     void *pages      = ucs_sys_mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int result;
 
     if (pages == MAP_FAILED) {
         return NULL;
     }
-    result           = driver->cuMemHostRegister(pages, size, UCT_CU_HOST_PORTABLE);
-    *is_registered_p = (result == UCT_CU_SUCCESS);
-    if (!*is_registered_p) {
-        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DIAG, "cuMemHostRegister", result);
-    }
+    *is_registered_p = uct_cuda_host_register(driver, pages, size, UCS_LOG_LEVEL_DIAG);
     return pages;
 }
 

@@ -22,6 +22,10 @@ typedef struct {
     int          is_page;
 } uct_cuda_context_t;
 
+/* Registers memory of the host in the context that is current, for all of them; 0: the driver
+ * refuses it, which is logged. */
+int uct_cuda_host_register(const uct_cuda_driver_t *driver, void *address, size_t size, int level);
+
 /* Memory of ours, registered in the context that is current, if that is allowed; NULL: none is to
  * be had. */
 void *uct_cuda_host_make(const uct_cuda_driver_t *driver, size_t size, int *is_registered_p);

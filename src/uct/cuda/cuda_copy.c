@@ -133,15 +133,9 @@ static void uct_cuda_copy_unmake(const uct_cuda_driver_t *driver, const uct_cuda
 static ucs_status_t uct_cuda_copy_register(const uct_cuda_driver_t *driver,
                                            uct_cuda_copy_mem_t *mem)
 {
-    const int result = driver->cuMemHostRegister(mem->super.address, mem->super.length,
-                                                 UCT_CU_HOST_PORTABLE);
-
-    mem->is_registered = (result == UCT_CU_SUCCESS);
-    if (!mem->is_registered) {
-        (void)uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuMemHostRegister", result);
-        return UCS_ERR_UNSUPPORTED;
-    }
-    return UCS_OK;
+    mem->is_registered = uct_cuda_host_register(driver, mem->super.address, mem->super.length,
+                                                UCS_LOG_LEVEL_DEBUG);
+    return mem->is_registered ? UCS_OK : UCS_ERR_UNSUPPORTED;
 }
 
 /* Notes the number of the allocation, without which it could not be told from others later. The
