@@ -216,7 +216,7 @@ perf() # name arguments...
 # All tables and tests for one pair of devices.
 perf_devices() # name devices
 {
-    local name=$1 devices=$2 kind
+    local name=$1 devices=$2 kind test kernels
     perf "$name" -m cuda --device "$devices"
     for kind in cuda-vmm cuda-pool cuda-async cuda-managed; do
         perf "$name-$kind" -m $kind --device "$devices" --quick -s 8,64k,1m,16m
@@ -233,6 +233,16 @@ perf_devices() # name devices
          --device "$devices" -s 63,64k,1m
     for test in ucp_put_bw ucp_get; do
         perf "$name-$test" -t $test -m cuda --device "$devices" -O 16 -s 8,64k,1m
+    done
+    for test in tag_bw ucp_put_bw; do
+        for kernels in n y n y; do
+            UCX_CUDA_IPC_KERNELS=$kernels perf "$name-kernels-$kernels-$test" -t $test -m cuda \
+                --device "$devices" -O 64 -s 8,4k,64k,256k,1m
+        done
+    done
+    for test in tag_lat tag_bi_bw ucp_am_bw ucp_put_bw ucp_get; do
+        UCX_CUDA_IPC_KERNELS=y perf "$name-kernels-check-$test" -t $test -V -n 200 -m cuda \
+            --device "$devices" -s 1,63,4k,64k,1m
     done
     perf "$name-am" -t ucp_am_lat -m cuda --device "$devices" -s 8,4k,64k,1m
     perf "$name-stream" -t stream_lat -m cuda --device "$devices" -s 8,4k,64k,1m
@@ -285,7 +295,7 @@ part_perf()
     say "latency, ratio to one copy of the driver; bandwidth and rate, part of the driver's"
     for csv in "$logs"/one-gpu*.csv "$logs"/two-gpus*.csv; do
         case $csv in
-            *-check-*|*-am.csv|*-stream.csv|*put_bw*|*get.csv|*'*'*) ;;
+            *-check-*|*-kernels-*|*-am.csv|*-stream.csv|*put_bw*|*get.csv|*'*'*) ;;
             *) figures "$(basename "$csv" .csv)" ;;
         esac
     done | tee "$logs/figures.txt"

@@ -31,6 +31,10 @@ libuct_sources = \
 	src/uct/cuda/cuda_import.c \
 	src/uct/cuda/cuda_ipc.c \
 	src/uct/cuda/cuda_ipc.h \
+	src/uct/cuda/cuda_kernel.c \
+	src/uct/cuda/cuda_kernel.h \
+	src/uct/cuda/cuda_kernel_ptx.c \
+	src/uct/cuda/cuda_now.c \
 	src/uct/cuda/cuda_piece.c \
 	src/uct/cuda/cuda_pool.c \
 	src/uct/cuda/cuda_probe.c \

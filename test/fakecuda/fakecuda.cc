@@ -56,6 +56,8 @@ struct CUmemPoolHandle_st {
     std::set<int> accessible;   /* devices */
 };
 
+struct CUmod_st;
+
 namespace {
 
 constexpr int ALREADY_REGISTERED = 712; /* an error that the library need not tell from others */
@@ -66,10 +68,22 @@ struct copy {
     size_t length;
 };
 
+/* A kernel that copies, by blocks: each starts, and ends at a later tick. */
+struct kernel_run {
+    CUmod_st *module; /* NULL: none */
+    uint64_t number;
+    uint64_t *ended_p;
+    unsigned row; /* blocks that share a copy */
+    std::vector<size_t> row_ends; /* in the work's copies */
+    std::vector<bool> is_off; /* of the blocks that have started */
+    unsigned ended;
+};
+
 struct work {
     std::vector<copy> copies;
     int ticks;
     bool is_foreign; /* some memory is another process's */
+    kernel_run kernel;
 };
 
 std::recursive_mutex lock;
@@ -83,7 +97,7 @@ std::map<uintptr_t, uint64_t> asked; /* questions about addresses */
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
-int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose;
+int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose, room = -1;
 int stuck; /* 1: copies of foreign memory, 2: all */
 bool initialised, gone, capturing, kernel;
 
@@ -102,6 +116,18 @@ struct CUstream_st {
     uct_cu_ctx_t ctx;
     std::deque<work> queue;
     uint64_t posted, done;
+};
+
+/* What the kernel and whoever recalls it count in the device's memory. */
+struct kernel_counts {
+    uint32_t started, ended;
+    uint64_t recalled;
+};
+
+struct CUmod_st {
+    uct_cu_ctx_t ctx;
+    uct_cu_ptr_t ptr;
+    kernel_counts *counts; /* where they can be reached */
 };
 
 struct CUevent_st {
@@ -234,29 +260,105 @@ int cut(work &w, uintptr_t dest, uintptr_t src, size_t length)
     return 0;
 }
 
-void perform(CUstream_st *stream)
+size_t blocks_of(const kernel_run &k)
 {
-    for (const copy &c : stream->queue.front().copies) {
-        memmove(c.dest, c.src, c.length);
+    return k.row_ends.size() * k.row;
+}
+
+/* Blocks that have started end, others start, as many as there is room for. */
+void step(work &w)
+{
+    kernel_run &k         = w.kernel;
+    kernel_counts &counts = *k.module->counts;
+
+    for (; k.ended < k.is_off.size(); ++k.ended, ++counts.ended) {
+        const size_t row = k.ended / k.row;
+        if (k.is_off[k.ended] || ((k.ended % k.row) != 0)) {
+            continue;
+        }
+        for (size_t i = (row == 0) ? 0 : k.row_ends[row - 1]; i < k.row_ends[row]; ++i) {
+            memmove(w.copies[i].dest, w.copies[i].src, w.copies[i].length);
+        }
     }
+    while ((k.is_off.size() < blocks_of(k)) &&
+           ((room < 0) || (k.is_off.size() < static_cast<size_t>(room)))) {
+        ++counts.started;
+        k.is_off.push_back(k.number <= counts.recalled);
+    }
+    if (k.ended == blocks_of(k)) {
+        counts.started = counts.ended = 0;
+        __atomic_store_n(k.ended_p, k.number, __ATOMIC_RELEASE);
+    }
+}
+
+bool is_over(const work &w)
+{
+    return (w.kernel.module == nullptr) || (w.kernel.ended == blocks_of(w.kernel));
+}
+
+bool has_room(const work &w)
+{
+    return (w.kernel.module == nullptr) || (room < 0) ||
+           (blocks_of(w.kernel) <= static_cast<size_t>(room));
+}
+
+void pop(CUstream_st *stream)
+{
     stream->queue.pop_front();
     ++stream->done;
 }
 
+void perform(CUstream_st *stream)
+{
+    work &w = stream->queue.front();
+
+    if (w.kernel.module == nullptr) {
+        for (const copy &c : w.copies) {
+            memmove(c.dest, c.src, c.length);
+        }
+    }
+    while (!is_over(w)) {
+        step(w);
+    }
+    pop(stream);
+}
+
 bool is_stuck(const CUstream_st *stream)
 {
-    return !stream->queue.empty() && (stuck > (stream->queue.front().is_foreign ? 0 : 1));
+    return !stream->queue.empty() && ((stuck > (stream->queue.front().is_foreign ? 0 : 1)) ||
+                                      !has_room(stream->queue.front()));
 }
 
 void tick(CUstream_st *stream)
 {
-    if (!stream->queue.empty() && !is_stuck(stream) && (--stream->queue.front().ticks <= 0)) {
+    if (stream->queue.empty()) {
+        return;
+    }
+    work &w = stream->queue.front();
+    if ((w.kernel.module != nullptr) && (stuck <= (w.is_foreign ? 0 : 1)) && (--w.ticks <= 0)) {
+        step(w);
+        if (is_over(w)) {
+            pop(stream);
+        }
+    } else if (!is_stuck(stream) && (--w.ticks <= 0)) {
         perform(stream);
     }
 }
 
 std::set<CUstream_st *> streams;
 std::set<CUevent_st *> events;
+std::set<CUmod_st *> modules;
+
+/* Nobody asks about streams of kernels. */
+void tick_kernels()
+{
+    for (CUstream_st *stream : streams) {
+        if (!stream->queue.empty() && (stream->queue.front().kernel.module != nullptr)) {
+            tick(stream);
+        }
+    }
+}
+
 std::vector<copy> tail; /* of copies from pageable memory, after the call has returned */
 std::deque<std::vector<char>> tail_bytes;
 
@@ -386,6 +488,14 @@ bool is_in_use(const char *begin, const char *end)
 {
     for (const CUstream_st *stream : streams) {
         for (const work &w : stream->queue) {
+            const char *ended = reinterpret_cast<const char *>(w.kernel.ended_p);
+            if ((begin <= ended) && (ended < end)) {
+                return true;
+            }
+            if ((w.kernel.module != nullptr) && (w.kernel.ended == w.kernel.is_off.size()) &&
+                (w.kernel.number <= w.kernel.module->counts->recalled)) {
+                continue; /* it was recalled, and touches nothing */
+            }
             for (const copy &c : w.copies) {
                 if (((c.dest < end) && (begin < c.dest + c.length)) ||
                     ((c.src < end) && (begin < c.src + c.length))) {
@@ -453,6 +563,10 @@ template <typename T> void bury_all(std::set<T *> &things, uct_cu_ctx_t ctx)
 void destroy(uct_cu_ctx_t ctx)
 {
     bury(ctx);
+    drain();
+    bury_all(streams, ctx); /* with what does not end */
+    bury_all(events, ctx);
+    bury_all(modules, ctx);
     for (auto it = memory.begin(); it != memory.end();) {
         auto next = std::next(it);
         if (it->second.ctx == ctx) {
@@ -460,8 +574,6 @@ void destroy(uct_cu_ctx_t ctx)
         }
         it = next;
     }
-    bury_all(streams, ctx);
-    bury_all(events, ctx);
     ctx->id = 0;
 }
 
@@ -595,6 +707,10 @@ void fakecuda_set(const char *what, int value)
     (name == "ticks" ? ticks : name == "devices" ? devices : version) =
         (name == "ticks" || name == "devices" || name == "version") ? value : version;
     lose      = (name == "lose") ? value : lose;
+    room      = (name == "room") ? value : room;
+    if (name == "step") {
+        tick_kernels();
+    }
     capturing = (name == "capture") ? value != 0 : capturing;
     gone      = (name == "gone") ? value != 0 : gone;
     stuck     = (name == "stuck") ? value : stuck;
@@ -666,6 +782,7 @@ int cuCtxPushCurrent_v2(uct_cu_ctx_t ctx)
         return misuse("a context entered that is gone", UCT_CU_INVALID_CONTEXT);
     }
     stack.push_back(ctx);
+    tick_kernels();
     return 0;
 }
 
@@ -1354,6 +1471,120 @@ int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengt
     }
     if (!w.copies.empty()) {
         std::swap(w.copies.front(), w.copies.back()); /* in no order */
+    }
+    return post(stream, std::move(w));
+}
+
+/* ---- kernels ---- */
+
+int cuStreamCreateWithPriority(uct_cu_stream_t *stream_p, unsigned flags, int)
+{
+    return cuStreamCreate(stream_p, flags);
+}
+
+int cuMemHostGetDevicePointer_v2(uct_cu_ptr_t *ptr_p, void *address, unsigned)
+{
+    ENTER(cuMemHostGetDevicePointer)
+    const allocation *a = find(reinterpret_cast<uintptr_t>(address));
+    *ptr_p              = reinterpret_cast<uintptr_t>(address);
+    return ((a != nullptr) && ((a->kind == allocation::PINNED) ||
+                               (a->kind == allocation::REGISTERED))) ? 0 : UCT_CU_INVALID_VALUE;
+}
+
+int cuModuleLoadDataEx(uct_cu_module_t *module_p, const void *image, unsigned, int *, void **)
+{
+    ENTER_UNSAFE(cuModuleLoadDataEx)
+    NEED_CONTEXT()
+    WAIT_FOR_KERNELS(cuModuleLoadDataEx)
+    uct_cu_ptr_t ptr;
+    if ((strncmp(static_cast<const char *>(image), ".version ", 9) != 0) ||
+        (allocate(&ptr, sizeof(kernel_counts)) != 0)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    char *counts = find(ptr)->shadow;
+    *module_p    = new CUmod_st{current(), ptr, reinterpret_cast<kernel_counts *>(counts)};
+    alive.insert(*module_p);
+    modules.insert(*module_p);
+    return 0;
+}
+
+static int check_module(const CUmod_st *module)
+{
+    return (alive.count(module) && (module->ctx == current())) ? 0 :
+           misuse("a module without its context", UCT_CU_INVALID_HANDLE);
+}
+
+int cuModuleUnload(uct_cu_module_t module)
+{
+    ENTER_UNSAFE(cuModuleUnload)
+    WAIT_FOR_KERNELS(cuModuleUnload)
+    if (const int result = check_module(module)) {
+        return result;
+    }
+    drop(memory.find(module->ptr));
+    bury(module);
+    modules.erase(module);
+    return 0;
+}
+
+/* A module has one function. */
+int cuModuleGetFunction(uct_cu_function_t *function_p, uct_cu_module_t module, const char *name)
+{
+    ENTER(cuModuleGetFunction)
+    *function_p = reinterpret_cast<uct_cu_function_t>(module);
+    return (strcmp(name, "halyard_copy") == 0) ? check_module(module) : UCT_CU_NOT_FOUND;
+}
+
+int cuModuleGetGlobal_v2(uct_cu_ptr_t *ptr_p, size_t *length_p, uct_cu_module_t module,
+                         const char *name)
+{
+    ENTER(cuModuleGetGlobal)
+    *ptr_p    = module->ptr;
+    *length_p = sizeof(kernel_counts);
+    return (strcmp(name, "halyard_counts") == 0) ? check_module(module) : UCT_CU_NOT_FOUND;
+}
+
+/* What a kernel does not reach costs the program its context. */
+static bool is_reached_by_kernels(uintptr_t address, size_t length)
+{
+    const allocation *a = find(address);
+
+    return (a != nullptr) && (a->base + a->size >= address + length) &&
+           ((a->kind == allocation::DEVICE) || (a->kind == allocation::IMPORTED)) &&
+           ((a->ctx == nullptr) || (a->ctx == current())) && !is_forbidden(a);
+}
+
+int cuLaunchKernel(uct_cu_function_t function, unsigned x, unsigned y, unsigned z, unsigned,
+                   unsigned, unsigned, unsigned, uct_cu_stream_t stream, void **, void **extra)
+{
+    ENTER_UNSAFE(cuLaunchKernel)
+    struct params {
+        uint64_t ended_ptr, number;
+        struct {
+            uint64_t dest, src, length;
+        } copies[1];
+    };
+    const auto *p = static_cast<const params *>(extra[1]);
+    const auto module = reinterpret_cast<uct_cu_module_t>(function);
+    work w = {};
+    if (int result = check_stream(stream) | check_module(module)) {
+        return result;
+    }
+    if ((extra[0] != UCT_CU_LAUNCH_BUFFER) || (extra[2] != UCT_CU_LAUNCH_SIZE) || (z != 1) ||
+        (extra[4] != nullptr) || (x == 0) || (y == 0) ||
+        (*static_cast<size_t *>(extra[3]) != offsetof(params, copies) + y * 24)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    w.kernel = {module, p->number, reinterpret_cast<uint64_t *>(p->ended_ptr), x, {}, {}, 0};
+    for (unsigned i = 0; i < y; ++i) {
+        const auto &c = p->copies[i];
+        if (!is_reached_by_kernels(c.dest, c.length) || !is_reached_by_kernels(c.src, c.length)) {
+            return misuse("a kernel touches what it does not reach", UCT_CU_INVALID_VALUE);
+        }
+        if (const int result = cut(w, c.dest, c.src, c.length)) {
+            return result;
+        }
+        w.kernel.row_ends.push_back(w.copies.size());
     }
     return post(stream, std::move(w));
 }

@@ -115,6 +115,7 @@ gtest_sources = \
 	test/gtest/ucs/test_topo.cc \
 	test/gtest/ucs/test_type.cc \
 	test/gtest/uct/cuda_program.cc \
+	test/gtest/uct/cuda_pair.h \
 	test/gtest/uct/cuda_program.h \
 	test/gtest/uct/faulty_provider.cc \
 	test/gtest/uct/faulty_provider.h \
@@ -132,6 +133,7 @@ gtest_sources = \
 	test/gtest/uct/test_cuda_copy.cc \
 	test/gtest/uct/test_cuda_header.cc \
 	test/gtest/uct/test_cuda_ipc.cc \
+	test/gtest/uct/test_cuda_kernel.cc \
 	test/gtest/uct/test_descriptor.cc \
 	test/gtest/uct/test_hook.cc \
 	test/gtest/uct/test_mm.cc \

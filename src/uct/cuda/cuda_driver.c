@@ -117,6 +117,20 @@ const uct_cuda_driver_t *uct_cuda_driver(void)
     return ucs_likely(driver != NULL) ? driver : uct_cuda_find();
 }
 
+int uct_cuda_query(const uct_cuda_driver_t *driver, uct_cu_event_t event, uct_cu_stream_t stream)
+{
+    int result = UCT_CU_NOT_READY;
+    int i;
+
+    for (i = 0; i < 2; ++i) {
+        result = (event != NULL) ? driver->cuEventQuery(event) : driver->cuStreamQuery(stream);
+        if (ucs_likely((result == UCT_CU_SUCCESS) || (result == UCT_CU_NOT_READY))) {
+            break;
+        }
+    }
+    return result;
+}
+
 ucs_status_t uct_cuda_failed(const uct_cuda_driver_t *driver, int level, const char *call,
                              int result)
 {

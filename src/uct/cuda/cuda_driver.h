@@ -30,6 +30,8 @@ typedef int                uct_cu_device_t;
 typedef struct CUctx_st   *uct_cu_ctx_t;
 typedef struct CUstream_st *uct_cu_stream_t;
 typedef struct CUevent_st *uct_cu_event_t;
+typedef struct CUmod_st   *uct_cu_module_t;
+typedef struct CUfunc_st  *uct_cu_function_t;
 
 typedef struct {
     char bytes[16];
@@ -123,8 +125,14 @@ enum {
     UCT_CU_ALLOCATION_PINNED    = 1, /* cuMemCreate */
     UCT_CU_ACCESS_READ_WRITE    = 3, /* cuMemSetAccess */
     UCT_CU_CAPTURE_RELAXED      = 2, /* cuThreadExchangeStreamCaptureMode */
-    UCT_CU_SRC_ORDER_STREAM     = 1  /* cuMemcpyBatchAsync */
+    UCT_CU_SRC_ORDER_STREAM     = 1, /* cuMemcpyBatchAsync */
+    UCT_CU_JIT_CACHE_MODE       = 14, /* cuModuleLoadDataEx; its value 0: none */
+    UCT_CU_PRIORITY_HIGH        = -100 /* cuStreamCreateWithPriority takes its highest for it */
 };
+
+/* What precedes values in the last parameter of cuLaunchKernel, which ends with NULL. */
+#define UCT_CU_LAUNCH_BUFFER ((void *)1)
+#define UCT_CU_LAUNCH_SIZE   ((void *)2)
 
 /* _call(required, field, symbol, parameters): the driver's functions; each returns a result. */
 #define UCT_CUDA_CALLS(_call) \
@@ -150,6 +158,8 @@ enum {
     _call(1, cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", \
           (int *mode_p)) \
     _call(1, cuStreamCreate, "cuStreamCreate", (uct_cu_stream_t *stream_p, unsigned flags)) \
+    _call(0, cuStreamCreateWithPriority, "cuStreamCreateWithPriority", \
+          (uct_cu_stream_t *stream_p, unsigned flags, int priority)) \
     _call(1, cuStreamDestroy, "cuStreamDestroy_v2", (uct_cu_stream_t stream)) \
     _call(1, cuStreamQuery, "cuStreamQuery", (uct_cu_stream_t stream)) \
     _call(1, cuEventCreate, "cuEventCreate", (uct_cu_event_t *event_p, unsigned flags)) \
@@ -169,6 +179,20 @@ enum {
     _call(1, cuMemHostRegister, "cuMemHostRegister_v2", \
           (void *address, size_t length, unsigned flags)) \
     _call(1, cuMemHostUnregister, "cuMemHostUnregister", (void *address)) \
+    _call(0, cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2", \
+          (uct_cu_ptr_t *ptr_p, void *address, unsigned flags)) \
+    _call(0, cuModuleLoadDataEx, "cuModuleLoadDataEx", \
+          (uct_cu_module_t *module_p, const void *image, unsigned count, int *options, \
+           void **values)) \
+    _call(0, cuModuleUnload, "cuModuleUnload", (uct_cu_module_t module)) \
+    _call(0, cuModuleGetFunction, "cuModuleGetFunction", \
+          (uct_cu_function_t *function_p, uct_cu_module_t module, const char *name)) \
+    _call(0, cuModuleGetGlobal, "cuModuleGetGlobal_v2", \
+          (uct_cu_ptr_t *ptr_p, size_t *length_p, uct_cu_module_t module, const char *name)) \
+    _call(0, cuLaunchKernel, "cuLaunchKernel", \
+          (uct_cu_function_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
+           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
+           uct_cu_stream_t stream, void **params, void **extra)) \
     _call(1, cuMemAlloc, "cuMemAlloc_v2", (uct_cu_ptr_t *ptr_p, size_t length)) \
     _call(1, cuMemAllocManaged, "cuMemAllocManaged", \
           (uct_cu_ptr_t *ptr_p, size_t length, unsigned flags)) \
@@ -224,6 +248,11 @@ int uct_cuda_is_possible(void);
 /* The driver, if the program has loaded it by now and it has all that we need; else NULL. While it
  * is not loaded each call costs a microsecond. */
 const uct_cuda_driver_t *uct_cuda_driver(void);
+
+/* Whether what is before an event, or in a stream (event NULL), has ended: UCT_CU_SUCCESS or
+ * UCT_CU_NOT_READY. An error is believed when it is said twice: who hears of it uses the memory for
+ * other things, and if it is the question that has failed the device still copies. */
+int uct_cuda_query(const uct_cuda_driver_t *driver, uct_cu_event_t event, uct_cu_stream_t stream);
 
 /* What a failed call comes to. Logs one line at level (ucs_log_level_t), unless the driver is being
  * torn down. */

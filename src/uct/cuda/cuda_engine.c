@@ -12,17 +12,12 @@
 #include <string.h>
 
 #define UCT_CUDA_DRAIN_NS    5000000000ull
-#define UCT_CUDA_YIELD_POLLS 64
 
 /* Turns in a row in which the driver lets nobody into a context, without saying that it is gone:
  * then it counts as that. Devices may still make the copies, whose memory is its users' again. */
 #define UCT_CUDA_DOUBTS      1000
 
-/* For a copy that is waited for: longer than any takes, but for what takes longer at 1 GB/s. */
-#define UCT_CUDA_NOW_NS      30000000000ull
-
-/* An error is shown once until another one comes: a broken context fails everything. */
-static ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
+ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result)
 {
     const int level = (result == engine->last_error) ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
 
@@ -105,22 +100,26 @@ static void uct_cuda_batch_mark(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch
 }
 
 /* All copies by one call; not zero if the driver has taken them. */
-static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch, unsigned n)
+static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch)
 {
     uct_cuda_engine_t *engine           = queue->engine;
     const uct_cuda_driver_t *driver     = engine->driver;
     uct_cu_copy_attributes_t attributes = {.src_access_order = UCT_CU_SRC_ORDER_STREAM};
     size_t index                        = 0;
-    uct_cu_ptr_t dests[UCT_CUDA_BATCH_MAX], srcs[UCT_CUDA_BATCH_MAX];
-    size_t lengths[UCT_CUDA_BATCH_MAX], failed;
+    uct_cu_ptr_t dests[UCT_CUDA_KERNEL_MAX], srcs[UCT_CUDA_KERNEL_MAX];
+    size_t lengths[UCT_CUDA_KERNEL_MAX], failed;
     uct_cuda_copy_t *copy;
-    unsigned i = 0;
+    unsigned n = 0;
     int result;
 
     ucs_list_for_each(copy, &batch->copies, elem) {
-        dests[i]     = copy->part.dest;
-        srcs[i]      = copy->part.src;
-        lengths[i++] = copy->part.length;
+        dests[n]     = copy->part.dest;
+        srcs[n]      = copy->part.src;
+        lengths[n++] = copy->part.length;
+    }
+    if ((n == 1) || engine->no_batches ||
+        ((driver->cuMemcpyBatchAsync == NULL) && (driver->cuMemcpyBatchAsync1 == NULL))) {
+        return 0;
     }
     result = (driver->cuMemcpyBatchAsync != NULL) ?
              driver->cuMemcpyBatchAsync(dests, srcs, lengths, n, &attributes, &index, 1,
@@ -134,83 +133,128 @@ static int uct_cuda_batch_send(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch,
     return result == UCT_CU_SUCCESS;
 }
 
-/* Hands over what waits. The context is current, and fewer than UCT_CUDA_BATCHES are under way. */
-static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
+/* Copy engines make them. */
+static void uct_cuda_batch_copy(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch)
 {
-    uct_cuda_engine_t *engine       = queue->engine;
-    const uct_cuda_driver_t *driver = engine->driver;
-    const unsigned next             = queue->first + queue->num_batches;
-    uct_cuda_batch_t *batch         = &queue->batches[next % UCT_CUDA_BATCHES];
-    size_t bytes                    = 0;
-    unsigned n                      = 0;
+    uct_cuda_engine_t *engine = queue->engine;
     uct_cuda_copy_t *copy;
     int result;
 
-    while (!ucs_list_is_empty(&queue->waiting) && (n < UCT_CUDA_BATCH_MAX) &&
-           (bytes < UCT_CUDA_BATCH_BYTES)) {
-        copy = ucs_list_extract_head(&queue->waiting, uct_cuda_copy_t, elem);
-        ucs_list_add_tail(&batch->copies, &copy->elem);
-        bytes += copy->part.length;
-        ++n;
-    }
-    if (queue->num_batches > 0) {
-        uct_cuda_batch_mark(queue, &queue->batches[(next - 1) % UCT_CUDA_BATCHES]);
-    }
-    ++queue->num_batches;
-
-    if ((n > 1) && !engine->no_batches &&
-        ((driver->cuMemcpyBatchAsync != NULL) || (driver->cuMemcpyBatchAsync1 != NULL)) &&
-        uct_cuda_batch_send(queue, batch, n)) {
+    if (uct_cuda_batch_send(queue, batch)) {
         return;
     }
     /* One by one, so that one which is refused fails alone. Copying twice does no harm. */
     ucs_list_for_each(copy, &batch->copies, elem) {
-        result = driver->cuMemcpyAsync(copy->part.dest, copy->part.src, copy->part.length,
-                                       queue->stream);
+        result = engine->driver->cuMemcpyAsync(copy->part.dest, copy->part.src, copy->part.length,
+                                               queue->stream);
         if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
             copy->leader->status = uct_cuda_engine_failed(engine, "cuMemcpyAsync", result);
         }
     }
 }
 
-/* Whether what is before an event, or in a stream (event NULL), has ended. An error is believed
- * when it is said twice: who hears of it uses the memory for other things, and if it is the
- * question that has failed the device still copies. */
-static int uct_cuda_query(const uct_cuda_driver_t *driver, uct_cu_event_t event,
-                          uct_cu_stream_t stream)
+/* Hands over what waits. The context is current, and fewer than UCT_CUDA_BATCHES are under way. */
+static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
 {
-    int result = UCT_CU_NOT_READY;
-    int i;
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+    const unsigned next             = queue->first + queue->num_batches;
+    uct_cuda_batch_t *last          = &queue->batches[(next - 1) % UCT_CUDA_BATCHES];
+    uct_cuda_batch_t *batch         = &queue->batches[next % UCT_CUDA_BATCHES];
+    const unsigned by_kernel        = uct_cuda_kernels_take(&queue->kernels, driver,
+                                                            &queue->waiting,
+                                                            queue->num_batches == 0);
+    const unsigned max              = (by_kernel > 0) ? by_kernel : UCT_CUDA_BATCH_MAX;
+    size_t bytes                    = 0;
+    unsigned n                      = 0;
+    uct_cuda_copy_t *copy;
 
-    for (i = 0; i < 2; ++i) {
-        result = (event != NULL) ? driver->cuEventQuery(event) : driver->cuStreamQuery(stream);
-        if (ucs_likely((result == UCT_CU_SUCCESS) || (result == UCT_CU_NOT_READY))) {
-            break;
-        }
+    while (!ucs_list_is_empty(&queue->waiting) && (n < max) &&
+           ((by_kernel > 0) || (bytes < UCT_CUDA_BATCH_BYTES))) {
+        copy = ucs_list_extract_head(&queue->waiting, uct_cuda_copy_t, elem);
+        ucs_list_add_tail(&batch->copies, &copy->elem);
+        bytes += copy->part.length;
+        ++n;
     }
-    return result;
+    ++queue->num_batches;
+    batch->kernel = (by_kernel > 0) ?
+                    uct_cuda_kernels_start(&queue->kernels, driver, &batch->copies) : 0;
+    queue->gathers = (batch->kernel != 0);
+    if (batch->kernel == 0) {
+        if ((queue->num_batches > 1) && (last->kernel == 0)) {
+            uct_cuda_batch_mark(queue, last);
+        }
+        uct_cuda_batch_copy(queue, batch);
+    }
+}
+
+/* Has the first batch ended? UCS_INPROGRESS: not yet. */
+static ucs_status_t uct_cuda_queue_check(uct_cuda_queue_t *queue)
+{
+    const uct_cuda_driver_t *driver = queue->engine->driver;
+    uct_cuda_batch_t *batch         = &queue->batches[queue->first];
+    ucs_status_t status;
+    int result;
+
+    if (batch->kernel != 0) {
+        status = uct_cuda_kernels_poll(&queue->kernels, driver, batch->kernel, queue->stream);
+        if (status != UCS_ERR_CANCELED) {
+            return status;
+        }
+        batch->kernel = 0;
+        uct_cuda_batch_copy(queue, batch);
+        uct_cuda_batch_mark(queue, batch); /* what follows may be with the device already */
+    }
+    result = uct_cuda_query(driver, batch->has_event ? batch->event : NULL, queue->stream);
+    if (result == UCT_CU_NOT_READY) {
+        return UCS_INPROGRESS;
+    }
+    return ucs_likely(result == UCT_CU_SUCCESS) ? UCS_OK :
+           uct_cuda_engine_failed(queue->engine, "a copy", result);
+}
+
+/* The first batch has. */
+static void uct_cuda_queue_pop(uct_cuda_queue_t *queue, ucs_status_t status)
+{
+    uct_cuda_batch_t *batch = &queue->batches[queue->first];
+
+    uct_cuda_copies_end(queue->engine, &batch->copies, status);
+    batch->has_event = 0;
+    queue->first     = (queue->first + 1) % UCT_CUDA_BATCHES;
+    --queue->num_batches;
 }
 
 static void uct_cuda_queue_poll(uct_cuda_queue_t *queue)
 {
-    const uct_cuda_driver_t *driver = queue->engine->driver;
-    uct_cuda_batch_t *batch;
     ucs_status_t status;
-    int result;
 
     while (queue->num_batches > 0) {
-        batch  = &queue->batches[queue->first];
-        result = uct_cuda_query(driver, batch->has_event ? batch->event : NULL, queue->stream);
-        if (result == UCT_CU_NOT_READY) {
+        status = uct_cuda_queue_check(queue);
+        if (status == UCS_INPROGRESS) {
             return;
         }
-        status = ucs_likely(result == UCT_CU_SUCCESS) ? UCS_OK :
-                 uct_cuda_engine_failed(queue->engine, "a copy", result);
-        uct_cuda_copies_end(queue->engine, &batch->copies, status);
-        batch->has_event = 0;
-        queue->first     = (queue->first + 1) % UCT_CUDA_BATCHES;
-        --queue->num_batches;
+        uct_cuda_queue_pop(queue, status);
     }
+}
+
+/* What can be seen without a call of the driver: that kernels have ended, or need more time. 0:
+ * there is more to do. */
+static int uct_cuda_queue_glance(uct_cuda_queue_t *queue)
+{
+    uint64_t kernel = 0;
+
+    while (queue->num_batches > 0) {
+        kernel = queue->batches[queue->first].kernel;
+        if ((kernel == 0) || !uct_cuda_kernels_have_ended(&queue->kernels, kernel)) {
+            break;
+        }
+        uct_cuda_queue_pop(queue, UCS_OK);
+    }
+    if (!ucs_list_is_empty(&queue->staged) ||
+        (!ucs_list_is_empty(&queue->waiting) && (queue->num_batches < UCT_CUDA_BATCHES))) {
+        return 0;
+    }
+    return (queue->num_batches == 0) ||
+           ((kernel != 0) && !uct_cuda_kernels_are_due(&queue->kernels));
 }
 
 /* ------------------------------------------------------------------ pageable memory */
@@ -298,14 +342,6 @@ static void uct_cuda_queue_stage(uct_cuda_queue_t *queue)
 
 /* ------------------------------------------------------------------ queues */
 
-/* Has a copy that was given up still not ended? In the context that is current. */
-static int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_now_t *now)
-{
-    now->is_stuck = now->is_stuck &&
-                    (uct_cuda_query(driver, NULL, now->stream) == UCT_CU_NOT_READY);
-    return now->is_stuck;
-}
-
 /* The context is gone, and with it all that was made in it. */
 static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t status)
 {
@@ -334,7 +370,7 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
-    if (uct_cuda_queue_is_idle(queue)) {
+    if (uct_cuda_queue_is_idle(queue) || (poll && uct_cuda_queue_glance(queue))) {
         return;
     }
     status = uct_cuda_context_enter(&scope, queue->engine->driver, &queue->context);
@@ -370,6 +406,7 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
                (uct_cuda_context_enter(&scope, driver, &queue->context) == UCS_OK);
     is_stuck = is_alive ? uct_cuda_now_is_stuck(driver, &queue->now) :
                (!has_gone && (queue->is_left || queue->now.is_stuck));
+    is_stuck = is_stuck || (!has_gone && uct_cuda_kernels_may_copy(&queue->kernels));
     is_idle  = is_alive && !is_stuck;
     queue->engine->is_stuck |= is_stuck;
     if (is_idle && (queue->now.stream != NULL)) {
@@ -379,6 +416,7 @@ static void uct_cuda_queue_free(uct_cuda_queue_t *queue)
                        is_idle, has_gone);
     uct_cuda_host_free(driver, queue->ring.buffer, UCT_CUDA_RING, queue->ring.is_registered,
                        is_alive, has_gone);
+    uct_cuda_kernels_cleanup(&queue->kernels, driver, is_alive, has_gone);
     uct_cuda_context_cleanup(driver, &queue->context, is_alive && !is_stuck, has_gone);
     if (is_alive) {
         for (i = 0; i < UCT_CUDA_BATCHES; ++i) {
@@ -486,101 +524,7 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
     part->length    = length;
     part->to_host   = (dest_kind == UCT_CUDA_PAGEABLE);
     part->is_staged = part->to_host || (src_kind == UCT_CUDA_PAGEABLE);
-}
-
-static ucs_status_t uct_cuda_now_init(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
-                                      int has_buffer)
-{
-    const uct_cuda_driver_t *driver = engine->driver;
-    int result;
-
-    if (now->stream == NULL) {
-        result = driver->cuStreamCreate(&now->stream, UCT_CU_STREAM_NON_BLOCKING);
-        if (result != UCT_CU_SUCCESS) {
-            now->stream = NULL;
-            return uct_cuda_engine_failed(engine, "cuStreamCreate", result);
-        }
-    }
-    if (has_buffer && (now->buffer == NULL)) {
-        now->buffer = uct_cuda_host_make(driver, UCT_CUDA_PIECE, &now->is_registered);
-    }
-    return (has_buffer && (now->buffer == NULL)) ? UCS_ERR_NO_MEMORY : UCS_OK;
-}
-
-/* Copies what devices reach and waits for it; a copy that does not end is given up. */
-static ucs_status_t uct_cuda_now_copy(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
-                                      uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t length)
-{
-    const uct_cuda_driver_t *driver = engine->driver;
-    uint64_t until                  = 0; /* not looked at the clock yet */
-    unsigned polls                  = 0;
-    uint64_t time;
-    int result;
-
-    result = driver->cuMemcpyAsync(dest, src, length, now->stream);
-    while ((result == UCT_CU_SUCCESS) &&
-           ((result = uct_cuda_query(driver, NULL, now->stream)) == UCT_CU_NOT_READY)) {
-        result = UCT_CU_SUCCESS;
-        if ((++polls % UCT_CUDA_YIELD_POLLS) != 0) {
-            continue;
-        }
-        time  = ucs_sys_clock_ns();
-        until = (until == 0) ? time + UCT_CUDA_NOW_NS + length : until;
-        if (time > until) {
-            ucs_error("a copy of %zu bytes does not end: given up, as are others until it does",
-                      length);
-            now->is_stuck = 1;
-            return UCS_ERR_TIMED_OUT;
-        }
-        ucs_sys_sched_yield();
-    }
-    return (result == UCT_CU_SUCCESS) ? UCS_OK : uct_cuda_engine_failed(engine, "a copy", result);
-}
-
-/* The same from or to pageable memory. */
-static ucs_status_t uct_cuda_now_stage(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
-                                       const uct_cuda_part_t *part)
-{
-    const uct_cu_ptr_t buffer = (uintptr_t)now->buffer;
-    ucs_status_t status       = UCS_OK;
-    size_t offset, length;
-
-    for (offset = 0; (offset < part->length) && (status == UCS_OK); offset += length) {
-        length = ucs_min(part->length - offset, UCT_CUDA_PIECE);
-        if (!part->to_host) {
-            memcpy(now->buffer, (const char *)(uintptr_t)part->src + offset, length);
-        }
-        status = uct_cuda_now_copy(engine, now, part->to_host ? buffer : part->dest + offset,
-                                   part->to_host ? part->src + offset : buffer, length);
-        if (part->to_host && (status == UCS_OK)) {
-            memcpy((char *)(uintptr_t)part->dest + offset, now->buffer, length);
-        }
-    }
-    return status;
-}
-
-static ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_part_t *part)
-{
-    const uct_cuda_driver_t *driver = engine->driver;
-    uct_cuda_now_t *now             = &part->queue->now;
-    uct_cuda_scope_t scope;
-    ucs_status_t status;
-
-    status = uct_cuda_enter(&scope, driver, part->queue->context.ctx);
-    if (status != UCS_OK) {
-        return status;
-    }
-    if (ucs_unlikely(uct_cuda_now_is_stuck(driver, now))) {
-        uct_cuda_leave(&scope);
-        return UCS_ERR_IO_ERROR;
-    }
-    status = uct_cuda_now_init(engine, now, part->is_staged);
-    if (status == UCS_OK) {
-        status = part->is_staged ? uct_cuda_now_stage(engine, now, part) :
-                 uct_cuda_now_copy(engine, now, part->dest, part->src, part->length);
-    }
-    uct_cuda_leave(&scope);
-    return status;
+    part->by_kernel = 0;
 }
 
 static ucs_status_t uct_cuda_engine_copy_now(uct_cuda_engine_t *engine,
@@ -653,9 +597,9 @@ ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part
                           ucs_list_extract_head_link(&copies));
     }
     for (i = 0; i < n; ++i) {
-        if (parts[i].queue->num_batches == 0) { /* what comes amid others waits for progress */
+        if ((parts[i].queue->num_batches == 0) && !parts[i].queue->gathers) {
             uct_cuda_queue_advance(parts[i].queue, 0);
-        }
+        } /* what comes amid others waits for progress */
     }
     return UCS_INPROGRESS;
 }
@@ -760,6 +704,7 @@ void uct_cuda_iface_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *pr
         size += sizeof(*queue) + uct_cuda_context_memory(&queue->context);
         size += (queue->ring.buffer != NULL) ? UCT_CUDA_RING : 0;
         size += (queue->now.buffer != NULL) ? UCT_CUDA_PIECE : 0;
+        size += (queue->kernels.page != NULL) ? UCT_CUDA_PAGE : 0;
     }
     *shared_p  = 0;
     *private_p = iface->tl->iface_size + size;

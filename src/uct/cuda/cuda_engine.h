@@ -8,7 +8,8 @@
  * took a sixth of the rate of short messages (measured on two H200).
  *
  * A batch gets an event only when another follows it; the last one ends when the stream is idle,
- * which saves the recording where it would count.
+ * which saves the recording where it would count. A kernel may make the copies of a batch
+ * (cuda_kernel.h), in a stream of its own; the next copy waits for progress, too, then.
  *
  * Pageable memory of the host goes piece by piece through a ring that the device reaches, because
  * the driver would wait for such copies; the pieces are copies like others, so that short ones come
@@ -27,6 +28,7 @@
 
 #include <uct/api/uct_tl.h>
 #include <uct/cuda/cuda_context.h>
+#include <uct/cuda/cuda_kernel.h>
 
 #include <ucs/ds/mpool.h>
 
@@ -47,6 +49,7 @@ typedef struct {
     size_t            length;
     int               is_staged; /* one side is pageable: */
     int               to_host;   /* that of the destination */
+    int               by_kernel; /* kernels of the queue's context reach all of both sides */
 } uct_cuda_part_t;
 
 /* One that is under way. Those of an operation have a leader, the first, which ends with the
@@ -67,6 +70,7 @@ typedef struct {
     ucs_list_link_t  copies;
     uct_cu_event_t   event;     /* NULL: not made yet */
     int              has_event; /* it is recorded */
+    uint64_t         kernel;    /* number of the one that makes the copies; 0: copy engines do */
 } uct_cuda_batch_t;
 
 /* Pieces take room in the order in which they end. */
@@ -96,6 +100,8 @@ struct uct_cuda_queue {
     unsigned           num_batches;
     uct_cuda_ring_t    ring;
     uct_cuda_now_t     now;
+    uct_cuda_kernels_t kernels;
+    int                gathers; /* a kernel was used last: more copies are likely to come */
     unsigned           num_doubts; /* turns in a row without an answer of the driver */
     int                is_dead; /* the context is gone, or cannot be used, */
     int                is_left; /* and the driver had copies then */
@@ -124,6 +130,15 @@ ucs_status_t uct_cuda_engine_init(uct_cuda_engine_t *engine, void (*unpin)(void 
 /* The queue of a context. Errors: the context is gone, or the driver refuses. */
 ucs_status_t uct_cuda_engine_queue(uct_cuda_engine_t *engine, const uct_cuda_driver_t *driver,
                                    uct_cu_ctx_t ctx, uct_cuda_queue_t **queue_p);
+
+/* An error is shown once until another one comes: a broken context fails everything. */
+ucs_status_t uct_cuda_engine_failed(uct_cuda_engine_t *engine, const char *call, int result);
+
+/* Makes a copy and waits for it; see uct_cuda_engine_post. */
+ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_part_t *part);
+
+/* Has a copy that was given up still not ended? In the context that is current. */
+int uct_cuda_now_is_stuck(const uct_cuda_driver_t *driver, uct_cuda_now_t *now);
 
 /* Starts an operation of n >= 1 parts: UCS_INPROGRESS; comp is called from progress, with an error
  * where the driver refuses a part; or UCS_ERR_NO_RESOURCE: nothing happened. comp NULL: UCS_OK

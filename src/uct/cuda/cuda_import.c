@@ -446,6 +446,9 @@ static ucs_status_t uct_cuda_import_open(const uct_cuda_driver_t *driver,
         uct_cuda_import_refused(mapping->md, driver, key, result);
     } else if (uct_cuda_place_query(driver, (void *)(uintptr_t)mapping->ptr, &place) == UCS_OK) {
         mapping->place_id = place.id;
+        mapping->is_whole = (mapping->key.kind != UCT_CUDA_IPC_POOL) &&
+                            uct_cuda_place_covers(&place, (void *)(uintptr_t)mapping->ptr,
+                                                  mapping->key.size);
     }
     return ((result == UCT_CU_SUCCESS) && (mapping->ptr != 0)) ? UCS_OK : UCS_ERR_UNREACHABLE;
 }

@@ -33,6 +33,9 @@ static const ucs_config_row_t uct_cuda_ipc_config_rows[] = {
     UCS_CONFIG_ROW("MAX_MAPPED", memunits, uct_cuda_ipc_config_t, max_mapped, "64g",
                    "Bytes of allocations of other processes that stay mapped while no copy uses "
                    "them."),
+    UCS_CONFIG_ROW("KERNELS", bool, uct_cuda_ipc_config_t, kernels, "n",
+                   "Many short copies at a time are made by a kernel instead of copy engines. It "
+                   "is loaded when first used, which waits for the kernels that run."),
     UCS_CONFIG_ROW_END
 };
 
@@ -227,6 +230,31 @@ static ucs_status_t uct_cuda_ipc_check_range(const uct_iov_t *iov, unsigned n,
            UCS_OK;
 }
 
+/* Up to which length kernels make copies from and to this mapping in this context; 0: they do not
+ * reach it, or are not allowed. A mistake in it costs the program its context, so this is believed
+ * of whole allocations only. */
+static size_t uct_cuda_ipc_kernel_max(const uct_cuda_driver_t *driver,
+                                      const uct_cuda_ipc_rkey_t *rkey,
+                                      const uct_cuda_mapping_t *mapping,
+                                      const uct_cuda_place_t *place)
+{
+    const uct_cuda_ipc_config_t *config = mapping->md->super.config;
+
+    if (!config->kernels || !mapping->is_whole || (place->kind != UCT_CUDA_DEVICE)) {
+        return 0;
+    }
+    return (uct_cuda_ipc_rkey_device(driver, rkey) == place->device) ? UCT_CUDA_KERNEL_NEAR :
+           UCT_CUDA_KERNEL_FAR;
+}
+
+/* The same of a local place: kernels of the context in which it was allocated reach it. */
+static int uct_cuda_ipc_is_for_kernels(const uct_iov_t *iov, const uct_cuda_place_t *place,
+                                       uct_cu_ctx_t ctx)
+{
+    return (place->kind == UCT_CUDA_DEVICE) && (place->ctx == ctx) &&
+           uct_cuda_place_covers(place, iov->buffer, iov->length);
+}
+
 static ucs_status_t uct_cuda_ipc_copy(uct_ep_t *ep, const uct_iov_t *iov, unsigned n,
                                       uint64_t remote_addr, uct_rkey_t *tl_rkey,
                                       uct_completion_t *comp, int is_put)
@@ -240,6 +268,7 @@ static ucs_status_t uct_cuda_ipc_copy(uct_ep_t *ep, const uct_iov_t *iov, unsign
     uct_cuda_mapping_t *mapping;
     uct_cuda_queue_t *queue;
     uct_cu_ptr_t remote, local;
+    size_t kernel_max;
     unsigned count, i;
     ucs_status_t status;
     uct_cu_ctx_t ctx;
@@ -266,12 +295,15 @@ static ucs_status_t uct_cuda_ipc_copy(uct_ep_t *ep, const uct_iov_t *iov, unsign
                UCS_ERR_UNREACHABLE : status;
     }
 
-    remote = mapping->ptr + (remote_addr - rkey->key.base);
+    kernel_max = uct_cuda_ipc_kernel_max(driver, rkey, mapping, &places[0]);
+    remote     = mapping->ptr + (remote_addr - rkey->key.base);
     for (i = 0; i < count; ++i) {
         local = (uintptr_t)entries[i]->buffer;
         uct_cuda_part_init(&parts[i], queue, is_put ? remote : local,
                            is_put ? UCT_CUDA_DEVICE : places[i].kind, is_put ? local : remote,
                            is_put ? places[i].kind : UCT_CUDA_DEVICE, entries[i]->length);
+        parts[i].by_kernel = (entries[i]->length <= kernel_max) &&
+                             uct_cuda_ipc_is_for_kernels(entries[i], &places[i], ctx);
         remote += entries[i]->length;
     }
     return uct_cuda_engine_post(engine, parts, count, comp, mapping);

@@ -115,6 +115,7 @@ typedef struct uct_cuda_export {
 typedef struct {
     unsigned max_mappings;
     size_t   max_mapped;
+    int      kernels;
 } uct_cuda_ipc_config_t;
 
 typedef struct {
@@ -182,6 +183,7 @@ typedef struct {
     uct_cuda_ipc_context_t *context;
     uct_cu_ptr_t          ptr;      /* of key.base; 0: it is not mapped */
     uint64_t              place_id; /* what the driver calls that here; 0: not told */
+    int                   is_whole; /* the driver knows all of key.size there */
     uct_cuda_pool_t      *pool;     /* POOL; NULL: it is not open */
     uct_cuda_trial_t     *trial;    /* a probe's, under way; NULL: none is */
     unsigned              refs;     /* operations that use it; 1 more while it is being opened */

@@ -45,6 +45,7 @@ inline const std::vector<setting> &settings()
         {"UCX_MM_BUFFER_THRESH", {"117", "inf"}, 6},
         {"UCX_TM_UNEXP_BUDGET", {"0", "64K"}, 4},
         {"UCX_CUDA_IPC_MAX_MAPPINGS", {"1", "3"}, 6},
+        {"UCX_CUDA_IPC_KERNELS", {"y"}, 2},
         {"UCX_IDLE", {"sleep", "yield"}, 6},
     };
     return all;

@@ -1,0 +1,483 @@
+/* Halyard: cuda_ipc: short copies by a kernel (UCX_CUDA_IPC_KERNELS), and its recall.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "cuda_pair.h"
+
+#include <seed.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+
+using namespace uct_test;
+using kind = cuda_program::kind;
+
+namespace {
+
+constexpr size_t SIZE = 1 << 20;
+
+/* Time passes when the test says so: nothing takes too long otherwise. */
+std::atomic<uint64_t> g_now{1000000000};
+
+void stop_clock()
+{
+    static ucs_sys_ops_t ops;
+
+    ops          = ucs_sys_real;
+    ops.clock_ns = []() { return g_now.load(); };
+    ucs_sys_set(&ops);
+}
+
+/* A pair whose copies may be made by kernels. */
+struct kernel_user : ipc_user {
+    explicit kernel_user(const char *allowed = "y") :
+        ipc_user([allowed]() { setenv("UCX_CUDA_IPC_KERNELS", allowed, 1); })
+    {
+    }
+
+    /* Copies between parts of both memories, none of which overlap: `model` is what the local
+     * memory will hold after gets, or the remote one after puts. */
+    void post(bool is_put, size_t offset, size_t local_offset, size_t length, bytes &model,
+              const bytes &source)
+    {
+        uint8_t *address = static_cast<uint8_t *>(local.address) + local_offset;
+        uct_iov_t iov    = {address, length, nullptr};
+
+        comps.emplace_back();
+        const ucs_status_t status =
+            is_put ? ep->ops->put_zcopy(ep, &iov, 1, remote + offset, rkey, &comps.back().base) :
+                     ep->ops->get_zcopy(ep, &iov, 1, remote + offset, rkey, &comps.back().base);
+        ASSERT_EQ(UCS_INPROGRESS, status);
+        const size_t from = is_put ? local_offset : offset, to = is_put ? offset : local_offset;
+        std::copy(source.begin() + static_cast<long>(from),
+                  source.begin() + static_cast<long>(from + length),
+                  model.begin() + static_cast<long>(to));
+    }
+
+    bool have_ended()
+    {
+        if (!cuda_program::is_real()) {
+            cuda.set("step", 0);
+        }
+        return std::all_of(comps.begin(), comps.end(),
+                           [](const completion &c) { return c.calls != 0; });
+    }
+
+    void finish_all()
+    {
+        ASSERT_TRUE(run_until({w.get()}, [this]() { return have_ended(); }));
+        for (const completion &c : comps) {
+            EXPECT_EQ(1, c.calls);
+            EXPECT_EQ(UCS_OK, c.base.status);
+        }
+        comps.clear();
+    }
+
+    /* Gets of `count` parts of so many bytes. */
+    void get_many(unsigned count, size_t length)
+    {
+        for (unsigned i = 0; i < count; ++i) {
+            post(false, i * length, i * length, length, here, there);
+        }
+    }
+
+    void init(kind what = kind::DEVICE)
+    {
+        allocate(SIZE);
+        there = pattern(SIZE, SIZE);
+        local = cuda.make(what, SIZE);
+        here  = pattern(77, SIZE);
+        cuda.write(local.address, here);
+        ASSERT_EQ(UCS_OK, get(local.address, 0, 16)); /* maps it */
+        std::copy(there.begin(), there.begin() + 16, here.begin());
+    }
+
+    uint64_t launches()
+    {
+        return cuda.calls("cuLaunchKernel");
+    }
+
+    cuda_program::memory local = {};
+    bytes here, there;
+    std::deque<completion> comps;
+};
+
+/* What is mapped of a process that dies stays: the copies end, and the context is as good as
+ * before. */
+TEST(cuda_kernel, the_owner_is_killed)
+{
+    in_process([]() {
+        kernel_user u;
+
+        u.init();
+        u.get_many(100, 64);
+        u.finish_all();
+        for (unsigned i = 0; i < 2; ++i) {
+            u.get_many(300, 3000);
+            if (i == 0) {
+                u.kill_owner();
+            }
+            ASSERT_TRUE(run_until({u.w.get()}, [&u]() { return u.have_ended(); }));
+            for (const completion &c : u.comps) {
+                EXPECT_EQ(1, c.calls);
+            }
+            u.comps.clear();
+        }
+        const bytes data = pattern(5, SIZE);
+        u.cuda.write(u.local.address, data);
+        EXPECT_EQ(data, u.cuda.read(u.local.address, SIZE));
+    });
+}
+
+class fake_cuda_kernel : public testing::Test {
+protected:
+    void SetUp() override
+    {
+        if (cuda_program::is_real()) {
+            GTEST_SKIP() << "this needs the driver of the tests";
+        }
+    }
+};
+
+/* Every length and place, both ways, with the driver of the tests and a real one. */
+TEST(cuda_kernel, places_and_lengths)
+{
+    in_process([]() {
+        kernel_user u;
+        seeded_random random(41);
+
+        u.init();
+        for (unsigned round = 0; round < 40; ++round) {
+            const bool is_put   = (round % 2) != 0;
+            bytes model         = is_put ? u.there : u.here;
+            const bytes &source = is_put ? u.here : u.there;
+            const size_t most   = (round % 5 == 0) ? 16 : (round % 5 == 1) ? 5000 : 40000;
+            size_t at = 0;
+            for (unsigned i = 0; i < 150; ++i) {
+                const size_t length = 1 + random.below(most);
+                const size_t skew   = random.one_in(3) ? random.below(32) : 0;
+                at += random.below(40);
+                if (at + length + 32 > SIZE) {
+                    break;
+                }
+                u.post(is_put, is_put ? at : at + skew, is_put ? at + skew : at, length, model,
+                       source);
+                at += length;
+            }
+            u.finish_all();
+            if (is_put) {
+                ASSERT_EQ(model, u.read_remote()) << round;
+                u.there = model;
+            } else {
+                ASSERT_EQ(model, u.cuda.read(u.local.address, SIZE)) << round;
+                u.here = model;
+            }
+        }
+        if (!cuda_program::is_real()) {
+            EXPECT_GT(u.launches(), 40u);
+            EXPECT_EQ(0u, u.cuda.misuses());
+        }
+    });
+}
+
+/* The first copy of many goes at once by a copy engine, the others by one kernel; a few only, long
+ * ones, and odd ones that are not short do not. */
+TEST_F(fake_cuda_kernel, what_a_kernel_makes)
+{
+    in_process([]() {
+        stop_clock();
+        kernel_user u;
+
+        u.init();
+        const uint64_t copies = u.cuda.calls("cuMemcpyAsync");
+        u.get_many(100, 3000);
+        EXPECT_EQ(0u, u.launches());
+        u.finish_all();
+        EXPECT_EQ(1u, u.launches());
+        EXPECT_EQ(copies + 1, u.cuda.calls("cuMemcpyAsync"));
+        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+        u.get_many(3, 3000);
+        u.finish_all();
+        EXPECT_EQ(1u, u.launches());
+        u.get_many(5, 3000); /* not the first of them */
+        u.finish_all();
+        EXPECT_EQ(2u, u.launches());
+        u.get_many(4, 3000); /* the first one waits, too, after a kernel */
+        EXPECT_EQ(2u, u.launches());
+        u.finish_all();
+        EXPECT_EQ(3u, u.launches());
+        u.get_many(100, 100); /* two have a half each */
+        u.w->progress();
+        EXPECT_EQ(5u, u.launches());
+        u.finish_all();
+        EXPECT_EQ(5u, u.launches());
+        u.get_many(3, 300000);
+        u.finish_all();
+        EXPECT_EQ(5u, u.launches());
+        u.post(false, 0, 1, 5000, u.here, u.there); /* odd, and not short */
+        for (unsigned i = 1; i < 8; ++i) {
+            u.post(false, i * 6000, i * 6000 + 1, 5000, u.here, u.there);
+        }
+        u.finish_all();
+        EXPECT_EQ(5u, u.launches());
+        EXPECT_EQ(1u, u.cuda.calls("cuModuleLoadDataEx"));
+        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(1u, u.cuda.calls("cuModuleUnload"));
+        EXPECT_EQ(u.cuda.calls("cuMemHostRegister"), u.cuda.calls("cuMemHostUnregister"));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* Only where a program allows it, since loading it waits for the program's kernels; and not for
+ * memory that a kernel might not reach, which would cost the program its context. */
+TEST_F(fake_cuda_kernel, what_a_kernel_does_not_make)
+{
+    for (kind what : CUDA_KINDS) {
+        for (const char *allowed : {"n", "y"}) {
+            in_process([what, allowed]() {
+                stop_clock();
+                kernel_user u(allowed);
+                u.init(what);
+                u.get_many(100, 3000);
+                u.finish_all();
+                EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+                const bool makes = (what == kind::DEVICE) && (*allowed == 'y');
+                EXPECT_EQ(makes ? 1u : 0u, u.launches());
+                EXPECT_EQ(makes ? 1u : 0u, u.cuda.calls("cuModuleLoadDataEx"));
+                EXPECT_EQ(0u, u.cuda.misuses());
+            });
+        }
+    }
+}
+
+/* Copies that go beyond what was allocated, on either side: refused, as by copy engines. */
+TEST_F(fake_cuda_kernel, beyond_what_is_there)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        stop_clock();
+        kernel_user u;
+
+        u.init();
+        uint8_t *end = static_cast<uint8_t *>(u.local.address) + SIZE;
+        for (unsigned i = 0; i < 20; ++i) {
+            uct_iov_t iov = {end - 8, 16, nullptr};
+            u.comps.emplace_back();
+            const ucs_status_t status = u.ep->ops->get_zcopy(u.ep, &iov, 1, u.remote, u.rkey,
+                                                             &u.comps.back().base);
+            if (status != UCS_INPROGRESS) {
+                EXPECT_TRUE(UCS_STATUS_IS_ERR(status));
+                u.comps.pop_back();
+            }
+        }
+        ASSERT_TRUE(run_until({u.w.get()}, [&u]() { return u.have_ended(); }));
+        for (const completion &c : u.comps) {
+            EXPECT_NE(UCS_OK, c.base.status);
+        }
+        u.comps.clear();
+        EXPECT_EQ(0u, u.launches());
+        u.get_many(20, 100);
+        u.finish_all();
+        EXPECT_EQ(1u, u.launches());
+        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* A device full of other kernels, which may wait for these very bytes: ours is recalled, whether
+ * none of it has started or some, copy engines make the copies, and what starts later touches
+ * nothing. After a while kernels are used again. */
+TEST_F(fake_cuda_kernel, a_device_without_room)
+{
+    for (int room : {0, 1, 30, 98}) {
+        in_process([room]() {
+            log_levels quiet("error");
+            stop_clock();
+            kernel_user u;
+
+            u.init();
+            u.cuda.set("room", room);
+            u.get_many(100, 3000);
+            for (unsigned i = 0; i < 1000; ++i) {
+                u.w->progress();
+            }
+            EXPECT_FALSE(u.have_ended()) << "time has not passed";
+            g_now += 10000000;
+            u.finish_all();
+            EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << room;
+            EXPECT_EQ(1u, u.launches());
+
+            u.get_many(100, 2000); /* amid a kernel that is still out */
+            u.finish_all();
+            EXPECT_EQ(1u, u.launches());
+
+            u.here = pattern(78, SIZE);
+            u.cuda.write(u.local.address, u.here);
+            u.cuda.set("room", -1);
+            u.get_many(1, 16);
+            u.finish_all(); /* the kernel ends meanwhile */
+            EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << room;
+
+            u.get_many(100, 100);
+            u.finish_all();
+            EXPECT_EQ(1u, u.launches()) << "not so soon";
+            g_now += 10000000;
+            u.get_many(100, 100);
+            u.finish_all();
+            EXPECT_EQ(2u, u.launches());
+            EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << room;
+            EXPECT_EQ(0u, u.cuda.misuses());
+        });
+    }
+}
+
+/* Two kernels are out, then copies that engines make. */
+TEST_F(fake_cuda_kernel, two_are_recalled)
+{
+    for (int room : {0, 7}) {
+        in_process([room]() {
+            log_levels quiet("error");
+            stop_clock();
+            kernel_user u;
+
+            u.init();
+            u.cuda.set("room", room);
+            u.get_many(300, 1000);
+            for (unsigned i = 0; i < 100; ++i) {
+                u.w->progress();
+            }
+            EXPECT_EQ(2u, u.launches());
+            u.post(false, SIZE - 300000, SIZE - 300000, 300000, u.here, u.there);
+            g_now += 10000000;
+            u.finish_all();
+            EXPECT_EQ(2u, u.launches());
+            EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+            u.here = pattern(79, SIZE);
+            u.cuda.write(u.local.address, u.here);
+            u.cuda.set("room", -1);
+            u.get_many(1, 16);
+            u.finish_all();
+            EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+            EXPECT_EQ(0u, u.cuda.misuses());
+        });
+    }
+}
+
+/* A worker is closed before a kernel that was recalled has started: what the kernel will look at
+ * stays. */
+TEST_F(fake_cuda_kernel, a_recalled_one_outlives_its_worker)
+{
+    in_process([]() {
+        log_levels quiet("error");
+        stop_clock();
+        kernel_user u;
+
+        u.init();
+        u.cuda.set("room", 0);
+        u.get_many(100, 1000);
+        u.w->progress();
+        g_now += 10000000;
+        u.finish_all();
+        u.forget();
+        u.w.reset();
+        EXPECT_EQ(0u, u.cuda.calls("cuModuleUnload"));
+        EXPECT_EQ(0u, u.cuda.misuses());
+        u.here = pattern(78, SIZE);
+        u.cuda.write(u.local.address, u.here);
+        u.cuda.set("room", -1);
+        EXPECT_EQ(0, u.cuda.call("cuCtxSynchronize"));
+        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+/* The driver refuses something of it: copy engines do all. */
+TEST_F(fake_cuda_kernel, the_driver_refuses)
+{
+    for (const char *name : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuModuleGetGlobal",
+                             "cuStreamCreate", "cuMemHostGetDevicePointer", "cuMemHostRegister",
+                             "cuLaunchKernel"}) {
+        in_process([name]() {
+            log_levels quiet("error");
+            stop_clock();
+            kernel_user u;
+
+            u.init();
+            u.cuda.fail(name, 1, 700);
+            u.get_many(100, 1000);
+            u.finish_all();
+            u.get_many(100, 2000);
+            u.finish_all();
+            EXPECT_EQ((strcmp(name, "cuLaunchKernel") == 0) ? 1u : 0u, u.launches()) << name;
+            EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << name;
+            u.forget();
+            u.w.reset();
+            EXPECT_EQ(u.cuda.calls("cuMemHostUnregister"),
+                      u.cuda.calls("cuMemHostRegister") -
+                          ((strcmp(name, "cuMemHostRegister") == 0) ? 1 : 0)) << name;
+            EXPECT_EQ(0u, u.cuda.misuses()) << name;
+        });
+    }
+}
+
+/* A call fails once amid a recall. */
+TEST_F(fake_cuda_kernel, a_recall_that_fails_is_tried_again)
+{
+    for (const char *name : {"cuMemcpyAsync", "cuStreamQuery", "cuCtxPushCurrent"}) {
+        for (unsigned k = 1; k < 5; ++k) {
+            in_process([name, k]() {
+                log_levels quiet("error");
+                stop_clock();
+                kernel_user u;
+
+                u.init();
+                u.cuda.set("room", 5);
+                u.get_many(100, 1000);
+                for (unsigned i = 0; i < 10; ++i) {
+                    u.w->progress();
+                }
+                EXPECT_EQ(1u, u.launches());
+                g_now += 10000000;
+                u.cuda.fail(name, k, 999);
+                u.finish_all();
+                EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << name << k;
+                u.cuda.fail(nullptr, 0, 0);
+                u.here = pattern(78, SIZE);
+                u.cuda.write(u.local.address, u.here);
+                u.cuda.set("room", -1);
+                u.get_many(1, 16);
+                u.finish_all();
+                EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << name << k;
+                EXPECT_EQ(0u, u.cuda.misuses());
+            });
+        }
+    }
+}
+
+/* The context goes amid a kernel. */
+TEST_F(fake_cuda_kernel, a_context_goes)
+{
+    in_process([]() {
+        log_levels quiet("fatal");
+        stop_clock();
+        kernel_user u;
+
+        const uct_cu_ctx_t own = u.cuda.create_context();
+        u.init();
+        u.cuda.set("room", 0);
+        u.get_many(100, 1000);
+        u.w->progress();
+        EXPECT_EQ(1u, u.launches());
+        u.cuda.destroy_context(own);
+        ASSERT_TRUE(run_until({u.w.get()}, [&u]() { return u.have_ended(); }));
+        u.comps.clear();
+        u.cuda.set("room", -1);
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
+}
+
+} // namespace
