@@ -235,12 +235,12 @@ perf_devices() # name devices
         perf "$name-$test" -t $test -m cuda --device "$devices" -O 16 -s 8,64k,1m
     done
     for test in tag_bw ucp_put_bw; do
-        for kernels in n y n y; do
+        for kernels in n y; do
             UCX_CUDA_IPC_KERNELS=$kernels perf "$name-kernels-$kernels-$test" -t $test -m cuda \
-                --device "$devices" -O 64 -s 8,4k,64k,256k,1m
+                --device "$devices" -O 64 -n 50000 -s 8,16k,64k,256k,1m
         done
     done
-    for test in tag_lat tag_bi_bw ucp_am_bw ucp_put_bw ucp_get; do
+    for test in tag_bw tag_bi_bw ucp_am_bw; do
         UCX_CUDA_IPC_KERNELS=y perf "$name-kernels-check-$test" -t $test -V -n 200 -m cuda \
             --device "$devices" -s 1,63,4k,64k,1m
     done

@@ -97,7 +97,7 @@ std::map<uintptr_t, uint64_t> asked; /* questions about addresses */
 std::set<const void *> alive; /* contexts, streams, events */
 std::string fail_name;
 uint64_t fail_at, fail_seen, misuses, pageable, foreign, last_id = 100;
-int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose, room = -1;
+int fail_result, fail_all, ticks = 2, devices = 2, version = 13000, lose, room = -1, linger;
 int stuck; /* 1: copies of foreign memory, 2: all */
 bool initialised, gone, capturing, kernel;
 
@@ -271,7 +271,7 @@ void step(work &w)
     kernel_run &k         = w.kernel;
     kernel_counts &counts = *k.module->counts;
 
-    for (; k.ended < k.is_off.size(); ++k.ended, ++counts.ended) {
+    for (; !linger && (k.ended < k.is_off.size()); ++k.ended, ++counts.ended) {
         const size_t row = k.ended / k.row;
         if (k.is_off[k.ended] || ((k.ended % k.row) != 0)) {
             continue;
@@ -298,8 +298,8 @@ bool is_over(const work &w)
 
 bool has_room(const work &w)
 {
-    return (w.kernel.module == nullptr) || (room < 0) ||
-           (blocks_of(w.kernel) <= static_cast<size_t>(room));
+    return (w.kernel.module == nullptr) || (!linger && (room < 0)) ||
+           (!linger && (blocks_of(w.kernel) <= static_cast<size_t>(room)));
 }
 
 void pop(CUstream_st *stream)
@@ -708,6 +708,7 @@ void fakecuda_set(const char *what, int value)
         (name == "ticks" || name == "devices" || name == "version") ? value : version;
     lose      = (name == "lose") ? value : lose;
     room      = (name == "room") ? value : room;
+    linger    = (name == "linger") ? value : linger;
     if (name == "step") {
         tick_kernels();
     }

@@ -176,6 +176,7 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
         ++n;
     }
     ++queue->num_batches;
+    queue->num_waiting -= n;
     batch->kernel = (by_kernel > 0) ?
                     uct_cuda_kernels_start(&queue->kernels, driver, &batch->copies) : 0;
     queue->gathers = (batch->kernel != 0);
@@ -185,6 +186,15 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
         }
         uct_cuda_batch_copy(queue, batch);
     }
+}
+
+/* After a kernel few copies wait for it to end: others are likely to join them. */
+static int uct_cuda_queue_can_submit(const uct_cuda_queue_t *queue)
+{
+    const unsigned enough = (queue->gathers && (queue->num_batches > 0)) ?
+                            UCT_CUDA_KERNEL_HALVED : 1;
+
+    return (queue->num_batches < UCT_CUDA_BATCHES) && (queue->num_waiting >= enough);
 }
 
 /* Has the first batch ended? UCS_INPROGRESS: not yet. */
@@ -202,7 +212,6 @@ static ucs_status_t uct_cuda_queue_check(uct_cuda_queue_t *queue)
         }
         batch->kernel = 0;
         uct_cuda_batch_copy(queue, batch);
-        uct_cuda_batch_mark(queue, batch); /* what follows may be with the device already */
     }
     result = uct_cuda_query(driver, batch->has_event ? batch->event : NULL, queue->stream);
     if (result == UCT_CU_NOT_READY) {
@@ -249,8 +258,7 @@ static int uct_cuda_queue_glance(uct_cuda_queue_t *queue)
         }
         uct_cuda_queue_pop(queue, UCS_OK);
     }
-    if (!ucs_list_is_empty(&queue->staged) ||
-        (!ucs_list_is_empty(&queue->waiting) && (queue->num_batches < UCT_CUDA_BATCHES))) {
+    if (!ucs_list_is_empty(&queue->staged) || uct_cuda_queue_can_submit(queue)) {
         return 0;
     }
     return (queue->num_batches == 0) ||
@@ -307,6 +315,7 @@ static ucs_status_t uct_cuda_queue_stage_piece(uct_cuda_queue_t *queue, uct_cuda
         piece->part.src = (uintptr_t)room;
     }
     ++copy->leader->left;
+    ++queue->num_waiting;
     ucs_list_add_tail(&queue->waiting, &piece->elem);
     copy->part.dest   += length;
     copy->part.src    += length;
@@ -354,6 +363,7 @@ static UCS_COLD void uct_cuda_queue_die(uct_cuda_queue_t *queue, ucs_status_t st
         --queue->num_batches;
     }
     uct_cuda_copies_end(queue->engine, &queue->waiting, status);
+    queue->num_waiting = 0;
     uct_cuda_copies_end(queue->engine, &queue->staged, status);
 }
 
@@ -366,7 +376,6 @@ static int uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 /* Lets a queue do what it can: without `poll`, what costs no look at the device. */
 static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
 {
-    const unsigned max_batches = poll ? UCT_CUDA_BATCHES : 1;
     uct_cuda_scope_t scope;
     ucs_status_t status;
 
@@ -388,7 +397,7 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     if (!ucs_list_is_empty(&queue->staged)) {
         uct_cuda_queue_stage(queue);
     }
-    while (!ucs_list_is_empty(&queue->waiting) && (queue->num_batches < max_batches)) {
+    while (uct_cuda_queue_can_submit(queue) && (poll || (queue->num_batches == 0))) {
         uct_cuda_queue_submit(queue);
     }
     uct_cuda_leave(&scope);
@@ -595,6 +604,7 @@ ucs_status_t uct_cuda_engine_post(uct_cuda_engine_t *engine, const uct_cuda_part
     for (i = 0; i < n; ++i) {
         ucs_list_add_tail(parts[i].is_staged ? &parts[i].queue->staged : &parts[i].queue->waiting,
                           ucs_list_extract_head_link(&copies));
+        parts[i].queue->num_waiting += !parts[i].is_staged;
     }
     for (i = 0; i < n; ++i) {
         if ((parts[i].queue->num_batches == 0) && !parts[i].queue->gathers) {

@@ -94,6 +94,7 @@ struct uct_cuda_queue {
     uct_cuda_context_t context;
     uct_cu_stream_t    stream;
     ucs_list_link_t    waiting; /* copies for the next batch */
+    unsigned           num_waiting;
     ucs_list_link_t    staged;  /* copies through the ring, before they are in pieces */
     uct_cuda_batch_t   batches[UCT_CUDA_BATCHES];
     unsigned           first;   /* batch with the driver */

@@ -18,9 +18,6 @@
 #define UCT_CUDA_KERNEL_SHARE   (16ul << 10) /* bytes of a block, where there are that many */
 #define UCT_CUDA_KERNEL_THREADS 512
 
-/* Of so many the first of two kernels takes half: the device has work while we end its copies. */
-#define UCT_CUDA_KERNEL_HALVED  16
-
 /* Places that differ modulo 16 are copied byte by byte. */
 #define UCT_CUDA_KERNEL_ODD     (4ul << 10)
 

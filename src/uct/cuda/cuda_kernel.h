@@ -29,6 +29,8 @@
 #define UCT_CUDA_KERNEL_FAR  (256ul << 10) /* bytes of a copy to another device, up to which kernels
                                               are faster in a window of 64, */
 #define UCT_CUDA_KERNEL_NEAR (4ul << 20)   /* and of one within a device */
+#define UCT_CUDA_KERNEL_HALVED 16        /* of so many the first of two kernels takes half: the
+                                              device has work while we end its copies */
 #define UCT_CUDA_PAGE        4096ul
 
 /* What the device and we write to each other; a page of ours. */
