@@ -4,6 +4,8 @@
 gtest_sources = \
 	test/gtest/fake_sys.h \
 	test/gtest/main.cc \
+	test/gtest/pattern.c \
+	test/gtest/pattern.h \
 	test/gtest/fault/companion.h \
 	test/gtest/fault/test_copy_refused.cc \
 	test/gtest/fault/survivor.h \

@@ -4,6 +4,8 @@
  */
 #include "node.h"
 
+#include <pattern.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <sched.h>
@@ -15,39 +17,14 @@ namespace mp {
  * from a process that runs. */
 static constexpr unsigned IDLE_MAX = 500;
 
-static uint64_t pattern_word(uint64_t id, uint64_t index)
-{
-    uint64_t x = (id * 0x9e3779b97f4a7c15ull) + (index * 0xbf58476d1ce4e5b9ull);
-
-    x ^= x >> 29;
-    return x * 0x94d049bb133111ebull;
-}
-
 void fill(void *data, size_t length, uint64_t id)
 {
-    uint8_t *bytes = static_cast<uint8_t *>(data);
-    uint64_t word;
-
-    for (size_t i = 0; i < length; i += sizeof(word)) {
-        word = pattern_word(id, i / sizeof(word));
-        memcpy(bytes + i, &word, std::min(sizeof(word), length - i));
-    }
+    pattern_fill(data, length, id);
 }
 
 ssize_t find_difference(const void *data, size_t length, uint64_t id)
 {
-    const uint8_t *bytes = static_cast<const uint8_t *>(data);
-    uint64_t word;
-
-    for (size_t i = 0; i < length; i += sizeof(word)) {
-        const size_t part = std::min(sizeof(word), length - i);
-
-        word = pattern_word(id, i / sizeof(word));
-        if (memcmp(bytes + i, &word, part) != 0) {
-            return static_cast<ssize_t>(i);
-        }
-    }
-    return -1;
+    return pattern_differs(data, length, id);
 }
 
 /* Without a context or a worker a process of a test has nothing to do. */

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
+#include <pattern.h>
 #include <seed.h>
 #include <ucp/remote.h>
 
@@ -34,9 +35,9 @@ TEST_P(rma, put_and_get_of_all_lengths)
         ASSERT_EQ(UCS_OK, remote.world().wait(remote.put(buffer.data(), length, offset)));
         ASSERT_EQ(UCS_OK, remote.flush());
         ASSERT_EQ(-1, differs(remote.data() + offset, length, length)) << length;
-        ASSERT_EQ(ptrdiff_t(offset), std::count(remote.data(), remote.data() + offset, 0x11));
-        ASSERT_EQ(ptrdiff_t((1 << 20) - offset - length),
-                  std::count(remote.data() + offset + length, remote.data() + (1 << 20), 0x11));
+        ASSERT_TRUE(pattern_is_only(remote.data(), offset, 0x11)) << length;
+        ASSERT_TRUE(pattern_is_only(remote.data() + offset + length,
+                                    (1 << 20) - offset - length, 0x11)) << length;
 
         guarded back(length);
         ASSERT_EQ(UCS_OK, remote.world().wait(remote.get(back.data(), length, offset)));

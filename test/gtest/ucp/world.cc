@@ -4,6 +4,8 @@
  */
 #include <ucp/world.h>
 
+#include <pattern.h>
+
 #include <ucs/debug/fault.h>
 #include <ucs/debug/log.h>
 #include <uct/api/uct_tl.h>
@@ -226,14 +228,7 @@ std::string variant_name(const testing::TestParamInfo<variant> &info)
 
 void fill(void *buffer, size_t length, uint64_t number)
 {
-    auto *out      = static_cast<uint8_t *>(buffer);
-    uint64_t value = (number + 1) * 0x9e3779b97f4a7c15ull;
-
-    for (size_t i = 0; i < length; i += sizeof(value)) {
-        value                = (value * 6364136223846793005ull) + 1442695040888963407ull;
-        const uint64_t mixed = value ^ (value >> 29);
-        memcpy(out + i, &mixed, std::min(sizeof(mixed), length - i));
-    }
+    pattern_fill(buffer, length, number);
 }
 
 bytes pattern(uint64_t number, size_t length)
@@ -245,12 +240,7 @@ bytes pattern(uint64_t number, size_t length)
 
 ptrdiff_t differs(const void *buffer, size_t length, uint64_t number)
 {
-    const bytes expected = pattern(number, length);
-    const auto *actual   = static_cast<const uint8_t *>(buffer);
-    if ((length == 0) || (memcmp(expected.data(), actual, length) == 0)) {
-        return -1;
-    }
-    return std::mismatch(expected.begin(), expected.end(), actual).first - expected.begin();
+    return pattern_differs(buffer, length, number);
 }
 
 guarded::guarded(size_t length) : m_bytes(length + (2 * GUARD), 0xa5)
@@ -259,9 +249,8 @@ guarded::guarded(size_t length) : m_bytes(length + (2 * GUARD), 0xa5)
 
 bool guarded::is_intact() const
 {
-    const auto is_guard = [](uint8_t byte) { return byte == 0xa5; };
-    return std::all_of(m_bytes.begin(), m_bytes.begin() + GUARD, is_guard) &&
-           std::all_of(m_bytes.end() - GUARD, m_bytes.end(), is_guard);
+    return pattern_is_only(m_bytes.data(), GUARD, 0xa5) &&
+           pattern_is_only(m_bytes.data() + m_bytes.size() - GUARD, GUARD, 0xa5);
 }
 
 /* ---- context and worker ---- */

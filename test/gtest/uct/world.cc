@@ -4,6 +4,8 @@
  */
 #include "world.h"
 
+#include <pattern.h>
+
 #include <ucs/config/global.h>
 #include <ucs/debug/log.h>
 
@@ -65,13 +67,7 @@ bool has_messages(const uct_tl_t *tl)
 bytes pattern(uint64_t number, size_t length)
 {
     bytes data(length);
-    uint64_t x = (number + 1) * 0x9e3779b97f4a7c15ull;
-
-    for (size_t i = 0; i < length; i += sizeof(x)) {
-        x                    = x * 6364136223846793005ull + 1442695040888963407ull;
-        const uint64_t mixed = x ^ (x >> 29);
-        memcpy(&data[i], &mixed, std::min(sizeof(mixed), length - i));
-    }
+    pattern_fill(data.data(), length, number);
     return data;
 }
 
