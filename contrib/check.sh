@@ -27,12 +27,9 @@ set -u
 readonly BUILD_LIMIT_S=1200
 readonly TESTS_LIMIT_S=1500
 
-# Tests of several processes, or of much memory, that need all processors for themselves.
+# Tests of several processes, or of much memory, of which one runs at a time.
 readonly PAIR_TESTS='*beyond_4gib*:*copy_refused.*:kill*:*kill_one.*:*mp_traffic.*:*namespace*'\
 ':*shared_memory.*:stopped_peer.*:unexpected.*:*one_sided.*:*process_*_test.*:*mp_cuda*'
-
-# The same of the tests that are programs and scripts.
-readonly PAIR_SCRIPTS='^examples/|^test/bench/test_perftest|^test/mp/|^test/gdb/'
 
 # The tests' own speed matters less than that of compiling them.
 readonly TEST_CXXFLAGS="-O0 -g1"
@@ -220,36 +217,19 @@ run_gtest() # log filter wrapper...
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" test/gtest/gtest >"$log" 2>&1
 }
 
-# Those that need one processor run in shards beside each other, $jobs of them, the others after
-# these. A stage says in $left_out which ones it does not run, as patterns.
-run_unit_tests() # stage wrapper...
-{
-    local stage=$1 without=${left_out:-} shard shards=()
-    shift
-    for ((shard = 0; shard < jobs; shard++)); do
-        GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard \
-            run_gtest gtest-$shard.log "*-$PAIR_TESTS:$without" "$@" &
-        shards+=($!)
-    done
-    for ((shard = 0; shard < jobs; shard++)); do
-        wait "${shards[shard]}"
-        count_log "$stage: unit tests, shard $shard" "$PWD/gtest-$shard.log" $?
-    done
-    if [ "$without" != "$LONG_TESTS" ]; then
-        run_gtest gtest-pairs.log "$PAIR_TESTS-$without" "$@"
-        count_log "$stage: unit tests of all processors" "$PWD/gtest-pairs.log" $?
-    fi
-}
-
+# Unit tests run in shards, $jobs of them; beside them, since many wait for most of their time, those
+# of several processes and then programs and scripts. A stage says in $left_out which unit tests it
+# does not run, as patterns.
 run_tests() # stage wrapper...
 {
-    local stage=$1 trs log rc tests
+    local stage=$1 without=${left_out:-} shard shards=() trs log rc tests
+    local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180} # beside others some take long
     shift
     find . -name '*.trs' -delete
-    tests=$(make -s print-tests | tr ' ' '\n')
+    tests=$(make -s print-tests | tr ' ' '\n' | grep -v '^test/gtest/')
     case $stage in # what has one thread not here
         gcc)   ;;
-        tsan)  tests=$(grep -E '^(examples|test/(gtest|mp))/' <<<"$tests") ;;
+        tsan)  tests=$(grep -E '^(examples|test/mp)/' <<<"$tests") ;;
         *)     tests=$(grep -vE "$TESTED_ONCE" <<<"$tests") ;;
     esac
     if [ -z "$tests" ]; then
@@ -257,15 +237,17 @@ run_tests() # stage wrapper...
         return 1
     fi
     say "$stage: testing"
-    if grep -q '^test/gtest/' <<<"$tests"; then
-        run_unit_tests "$stage" "$@"
-        tests=$(grep -v '^test/gtest/' <<<"$tests")
+    for ((shard = 0; shard < jobs; shard++)); do
+        GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard \
+            run_gtest gtest-$shard.log "*-$PAIR_TESTS:$without" "$@" &
+        shards+=($!)
+    done
+    if [ "$without" != "$LONG_TESTS" ]; then
+        run_gtest gtest-pairs.log "$PAIR_TESTS-$without" "$@"
+        count_log "$stage: unit tests of several processes" "$PWD/gtest-pairs.log" $?
     fi
-    # First those that need one processor each, then those that need all for themselves.
     "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j"$jobs" -k check \
-        "${make_variables[@]}" TESTS="$(grep -vE "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >tests.log 2>&1
-    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$@" make -j1 -k check \
-        "${make_variables[@]}" TESTS="$(grep -E "$PAIR_SCRIPTS" <<<"$tests" | xargs)" >>tests.log 2>&1
+        "${make_variables[@]}" TESTS="$(xargs <<<"$tests")" >tests.log 2>&1
     for log in $tests; do
         log=${log%.sh}
         trs=$log.trs
@@ -279,6 +261,10 @@ run_tests() # stage wrapper...
             *)     rc=1 ;;
         esac
         count_log "$stage: $log" "$PWD/$log.log" $rc
+    done
+    for ((shard = 0; shard < jobs; shard++)); do
+        wait "${shards[shard]}"
+        count_log "$stage: unit tests, shard $shard" "$PWD/gtest-$shard.log" $?
     done
 }
 
@@ -337,7 +323,6 @@ find_wrapper() # stage compiler options
 stage_asan()
 {
     local wrapper
-    local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:exitcode=99
     ASAN_OPTIONS+=:allocator_may_return_null=1
     # ucx_perftest has what opens libfabric a second time, for its own use.
@@ -362,7 +347,6 @@ stage_asan()
 stage_tsan()
 {
     local wrapper test
-    local -x HALYARD_TEST_LIMIT=${HALYARD_TEST_LIMIT:-180}
     local left_out=$LONG_TESTS
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:exitcode=98:allocator_may_return_null=1
     build tsan && find_wrapper tsan gcc -fsanitize=thread || return
@@ -375,14 +359,19 @@ stage_tsan()
 
 stage_mpi()
 {
+    local wheels
     install_gcc || return
     say "mpi: testing"
+    "$root/contrib/run-limited.sh" $TESTS_LIMIT_S "$root/contrib/check-wheels.sh" \
+        --lib "$PWD/install/lib" --gtest "$PWD/test/gtest/gtest" --build "$build_root/wheels" --short \
+        --no-packages >"$build_root/wheels.log" 2>&1 & # most of its tests wait for time to pass
+    wheels=$!
     limited_log mpi "$root/test/mpi/run.sh" --lib "$PWD/install/lib" --build "$build_root/mpi"
     limited_log "mpi on two hosts" "$root/test/ofi/two_hosts.sh" --lib "$PWD/install/lib"
     limited_log apps "$root/contrib/check-apps.sh" --lib "$PWD/install/lib" \
         --build "$build_root/apps" --short --no-packages
-    limited_log wheels "$root/contrib/check-wheels.sh" --lib "$PWD/install/lib" \
-        --gtest "$PWD/test/gtest/gtest" --build "$build_root/wheels" --short --no-packages
+    wait $wheels
+    count_log wheels "$build_root/wheels.log" $?
 }
 
 # Runs a script that counts into a log of the name.

@@ -22,10 +22,10 @@ include test/gtest/local.mk
 endif
 
 # First what takes longest: with more than one job no processor is to wait for it at the end.
+include test/bench/local.mk
 include test/sim/local.mk
 
 include test/abi/local.mk
-include test/bench/local.mk
 include test/mp/local.mk
 include test/mpi/local.mk
 include test/ofi/local.mk

@@ -17,4 +17,4 @@ test_bench_crowd_LDADD      = libucp.la libucs.la
 test_bench_cuda_uct_SOURCES = test/bench/cuda_uct.c
 test_bench_cuda_uct_LDADD   = libuct_core.la libucs_core.la
 
-TESTS += test/bench/test_info.sh test/bench/test_manuals.sh test/bench/test_perftest.sh
+TESTS += test/bench/test_perftest.sh test/bench/test_info.sh test/bench/test_manuals.sh
