@@ -1452,6 +1452,28 @@ int cuMemcpyAsync(uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t length, uct_cu_str
     return post(stream, std::move(w));
 }
 
+/* From the host only. */
+int cuMemcpy2DAsync_v2(const uct_cu_rows_t *rows, uct_cu_stream_t stream)
+{
+    ENTER_UNSAFE(cuMemcpy2DAsync)
+    work w = {};
+    if (const int result = check_stream(stream)) {
+        return result;
+    }
+    if ((rows->src_type != UCT_CU_MEMORY_HOST) || (rows->dest_type != UCT_CU_MEMORY_DEVICE) ||
+        (rows->src_pitch < rows->width) || (rows->dest_pitch < rows->width)) {
+        return UCT_CU_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < rows->height; ++i) {
+        const auto src = reinterpret_cast<uintptr_t>(rows->src_host) + i * rows->src_pitch;
+        if (const int result = cut(w, rows->dest_device + i * rows->dest_pitch, src,
+                                   rows->width)) {
+            return result;
+        }
+    }
+    return post(stream, std::move(w));
+}
+
 int cuMemcpyBatchAsync_v2(uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengths, size_t count,
                           uct_cu_copy_attributes_t *attributes, size_t *indices,
                           size_t num_attributes, uct_cu_stream_t stream)

@@ -101,7 +101,9 @@ enum {
     UCP_WIRE_RTS_FORCED = 16, /* active message: the user asked for the announcement */
     UCP_WIRE_RTS_DEVICE = 32, /* address is in device memory, told under the slot in the lower half
                                  of sync_index; what SYNC tells is in the upper one */
-    UCP_WIRE_RTS_WRITES = 64, /* without CONTIG: the sender can write all the same (PUT) */
+    UCP_WIRE_RTS_WRITES = 64, /* without CONTIG: the sender can write all the same (PUT); without
+                                 DEVICE and KEY address tells the device: uct_mem_info_t.device_uid
+                               */
     UCP_WIRE_RTS_PINNED = 128, /* CONTIG: devices of the sender's process reach it */
     UCP_WIRE_RTS_KEY    = 256, /* address and sync_index are a key for reading the message */
     UCP_WIRE_RTS_RAILS  = 512, /* the keys of further devices follow; else the message has no more

@@ -194,6 +194,8 @@ typedef struct {
     size_t            length; /* bytes from there */
     uint64_t          id;     /* of the allocation, never used again in this process */
     int               device; /* its ordinal in this process */
+    uint64_t          device_uid; /* of memory that stays on the device: the same in all processes
+                                     of the node for it; 0: not told */
     int               is_pinned; /* HOST: devices reach it */
 } uct_mem_info_t;
 
@@ -396,6 +398,8 @@ struct uct_iface {
                                              is under way: closing does not wait for it either */
     int                is_stuck;          /* set while it is closed: a copy has not ended in time,
                                              so a device may still read and write its places */
+    int                shares_device;     /* its user knows of another process that uses the same
+                                             device, which takes long to change over */
 };
 
 typedef enum {

@@ -70,12 +70,14 @@ static ucs_status_t uct_cuda_copy_mem_query(uct_md_t *md UCS_UNUSED, const void 
         return UCS_OK;
     }
     uct_cuda_place_narrow(driver, address, length, &place);
-    info_p->type   = (place.kind == UCT_CUDA_MANAGED) ? UCS_MEMORY_TYPE_CUDA_MANAGED :
-                                                        UCS_MEMORY_TYPE_CUDA;
-    info_p->base   = (void *)(uintptr_t)place.base;
-    info_p->length = place.length;
-    info_p->id     = place.id;
-    info_p->device = place.device;
+    info_p->type       = (place.kind == UCT_CUDA_MANAGED) ? UCS_MEMORY_TYPE_CUDA_MANAGED :
+                                                            UCS_MEMORY_TYPE_CUDA;
+    info_p->base       = (void *)(uintptr_t)place.base;
+    info_p->length     = place.length;
+    info_p->id         = place.id;
+    info_p->device     = place.device;
+    info_p->device_uid = (place.kind == UCT_CUDA_DEVICE) ?
+                         uct_cuda_device_uid(driver, place.device) : 0;
     return UCS_OK;
 }
 
@@ -317,6 +319,8 @@ static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const voi
         return status;
     }
     uct_cuda_part_init(&part, queue, (uintptr_t)dest, to.kind, (uintptr_t)src, from.kind, length);
+    part.in_rows = iface->shares_device && (from.kind < UCT_CUDA_MANAGED) &&
+                   (length <= UCT_CUDA_ROWS_MAX);
     return uct_cuda_engine_post(engine, &part, 1, comp, NULL);
 }
 

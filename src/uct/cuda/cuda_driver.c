@@ -267,6 +267,26 @@ ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, u
            uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "cuDeviceGetUuid", result);
 }
 
+uint64_t uct_cuda_device_uid(const uct_cuda_driver_t *driver, int device)
+{
+    static _Atomic uint64_t uids[UCT_CUDA_DEVICES_MAX]; /* the same whoever asks; 0: not asked yet */
+    uct_cu_uuid_t uuid;
+    uint64_t words[2];
+    uint64_t uid;
+
+    if ((device < 0) || (device >= UCT_CUDA_DEVICES_MAX)) {
+        return 0;
+    }
+    uid = atomic_load_explicit(&uids[device], memory_order_relaxed);
+    if (ucs_likely(uid != 0) || (uct_cuda_device_uuid(driver, device, &uuid) != UCS_OK)) {
+        return uid;
+    }
+    memcpy(words, &uuid, sizeof(words));
+    uid = ucs_hash_mix(words[0] ^ ucs_hash_mix(words[1]));
+    atomic_store_explicit(&uids[device], uid, memory_order_relaxed);
+    return uid;
+}
+
 /* ------------------------------------------------------------------ addresses */
 
 /* See uct_cuda_place_query. Memory that does not take the attribute is not asked to again. */

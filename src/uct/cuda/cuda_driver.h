@@ -69,6 +69,24 @@ typedef struct {
     int               flags;
 } uct_cu_access_t;
 
+/* Rows of bytes. */
+typedef struct {
+    size_t       src_x, src_y;
+    int          src_type; /* UCT_CU_MEMORY_x, which says where it begins */
+    const void  *src_host;
+    uct_cu_ptr_t src_device;
+    void        *src_array;
+    size_t       src_pitch; /* from one row to the next */
+    size_t       dest_x, dest_y;
+    int          dest_type;
+    void        *dest_host;
+    uct_cu_ptr_t dest_device;
+    void        *dest_array;
+    size_t       dest_pitch;
+    size_t       width;
+    size_t       height;
+} uct_cu_rows_t;
+
 typedef struct {
     int               src_access_order;
     uct_cu_location_t src_hint;
@@ -168,6 +186,8 @@ enum {
     _call(1, cuEventQuery, "cuEventQuery", (uct_cu_event_t event)) \
     _call(1, cuMemcpyAsync, "cuMemcpyAsync", \
           (uct_cu_ptr_t dest, uct_cu_ptr_t src, size_t length, uct_cu_stream_t stream)) \
+    _call(0, cuMemcpy2DAsync, "cuMemcpy2DAsync_v2", \
+          (const uct_cu_rows_t *rows, uct_cu_stream_t stream)) \
     _call(0, cuMemcpyBatchAsync, "cuMemcpyBatchAsync_v2", \
           (uct_cu_ptr_t *dests, uct_cu_ptr_t *srcs, size_t *lengths, size_t count, \
            uct_cu_copy_attributes_t *attributes, size_t *indices, size_t num_attributes, \
@@ -283,7 +303,8 @@ typedef enum {
     UCT_CUDA_DEVICE
 } uct_cuda_kind_t;
 
-#define UCT_CUDA_PIECES_MAX 64 /* mapped pieces that are exported as one */
+#define UCT_CUDA_PIECES_MAX  64 /* mapped pieces that are exported as one */
+#define UCT_CUDA_DEVICES_MAX 64
 
 typedef struct {
     uct_cuda_kind_t kind;
@@ -339,6 +360,9 @@ ucs_status_t uct_cuda_context_id(const uct_cuda_driver_t *driver, uct_cu_ctx_t c
 int uct_cuda_current_context(const uct_cuda_driver_t *driver, uct_cu_ctx_t *ctx_p, int *device_p);
 
 ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, uct_cu_uuid_t *uuid);
+
+/* A number of it; 0: it has none. */
+uint64_t uct_cuda_device_uid(const uct_cuda_driver_t *driver, int device);
 
 END_C_DECLS
 

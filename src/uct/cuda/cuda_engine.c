@@ -534,6 +534,7 @@ void uct_cuda_part_init(uct_cuda_part_t *part, uct_cuda_queue_t *queue, uct_cu_p
     part->to_host   = (dest_kind == UCT_CUDA_PAGEABLE);
     part->is_staged = part->to_host || (src_kind == UCT_CUDA_PAGEABLE);
     part->by_kernel = 0;
+    part->in_rows   = 0;
 }
 
 static ucs_status_t uct_cuda_engine_copy_now(uct_cuda_engine_t *engine,

@@ -36,6 +36,7 @@
 #define UCT_CUDA_BATCH_MAX   32            /* copies of a batch */
 #define UCT_CUDA_BATCH_BYTES (32ul << 20)  /* after which a batch is closed */
 #define UCT_CUDA_PIECE       (128ul << 10) /* of pageable memory, bytes, */
+#define UCT_CUDA_ROWS_MAX    (32ul << 10)  /* bytes of a copy that is short, see cuda_now.c */
 #define UCT_CUDA_RING        (512ul << 10) /* and of those on their way */
 
 typedef struct uct_cuda_engine uct_cuda_engine_t;
@@ -50,6 +51,8 @@ typedef struct {
     int               is_staged; /* one side is pageable: */
     int               to_host;   /* that of the destination */
     int               by_kernel; /* kernels of the queue's context reach all of both sides */
+    int               in_rows;   /* short, from the host, where the device is another process's,
+                                    too: see cuda_now.c */
 } uct_cuda_part_t;
 
 /* One that is under way. Those of an operation have a leader, the first, which ends with the

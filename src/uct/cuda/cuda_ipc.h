@@ -36,7 +36,6 @@
 #define UCT_CUDA_IPC_IOV_MAX     16
 #define UCT_CUDA_IPC_EXPORTS_MAX 256 /* exports, or descriptors of all, from which none is kept
                                         without user */
-#define UCT_CUDA_DEVICES_MAX     64
 #define UCT_CUDA_RESULT_MAX      1024 /* results of the driver are below */
 
 /* The address on the wire: what tells processes of the node apart, a hash of the number and of the

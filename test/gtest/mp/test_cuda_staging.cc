@@ -105,3 +105,50 @@ TEST(mp_cuda_staging, refused_where_it_is_not_wanted)
     EXPECT_TRUE(both.join());
     EXPECT_EQ(4u, both.log_lines()) << both.log();
 }
+
+/* On one device FRAGs would make it change over between the processes. Messages of up to 256 KiB go
+ * by its copy engines instead, which the driver uses for short ones only where they are in rows. */
+TEST(mp_cuda_staging, both_on_one_device)
+{
+    NEED_GPU();
+    for (bool is_apart : {false, true}) {
+        processes both(2);
+
+        if (is_apart && (mp::gpu_count() < 2)) {
+            continue;
+        }
+        both.start_all([is_apart](self &me) {
+            setenv("UCX_LOG_LEVEL", "error", 1);
+            side s(me, is_apart);
+            uint64_t id = 0;
+
+            for (perf_memory_t kind : {PERF_MEMORY_ASYNC, PERF_MEMORY_VMM_PRIVATE}) {
+                for (size_t length : {1, 2, 3, 7, 8, 4095, 16384, 32767, 32768, 32769, 200000,
+                                      262144, 262145, 1500000}) {
+                    gpu_buffer buffer(s.g(), kind, length);
+                    ASSERT_TRUE(buffer.is_made()) << s.g().problem();
+                    buffer.put(length, s.is_sender() ? ++id : 0);
+                    s.n().barrier();
+                    const uint64_t read = mp::copies();
+                    const uint64_t rows = mp::is_gpu_real() ? 0 : mp::calls("cuMemcpy2DAsync");
+                    uint8_t *place      = buffer.place(length);
+                    if (s.is_sender()) {
+                        EXPECT_EQ(UCS_OK, s.n().wait(s.n().send(s.ep(), place, length, TAG)));
+                    } else {
+                        EXPECT_EQ(UCS_OK, s.n().wait(s.n().recv(place, length, TAG)));
+                        buffer.expect(length, ++id);
+                    }
+                    if (!mp::is_gpu_real() && !s.is_sender()) {
+                        const bool is_by_host = !is_apart && (length <= 262144);
+                        const bool is_short   = (length > 1) && (length <= 32768);
+                        EXPECT_EQ(is_by_host, read == mp::copies()) << length;
+                        EXPECT_EQ(is_by_host && is_short,
+                                  rows != mp::calls("cuMemcpy2DAsync")) << length;
+                    }
+                    s.n().barrier();
+                }
+            }
+        });
+        EXPECT_TRUE(both.join());
+    }
+}

@@ -354,6 +354,49 @@ TEST(cuda_copy, a_flood)
     });
 }
 
+/* Short copies from the host where another process uses the device: in two rows, to every byte. */
+TEST(cuda_copy, in_rows_where_the_device_is_shared)
+{
+    in_process([]() {
+        cuda_program cuda;
+        worker w(copy_tl());
+        constexpr size_t SIZE = 40000;
+        bytes model           = pattern(21, SIZE);
+
+        cuda.init();
+        cuda.use_primary();
+        const auto device = cuda.make(kind::DEVICE, SIZE);
+        const auto pinned = cuda.make(kind::PINNED, SIZE);
+        cuda.write(device.address, model);
+        w.iface->shares_device = 1;
+        for (size_t length : {1, 2, 3, 4, 5, 8, 15, 1000, 1001, 32766, 32767, 32768, 32769,
+                              39000}) {
+            for (bool is_pinned : {false, true}) {
+                const bytes data    = pattern(length + is_pinned, length);
+                const size_t offset = 1 + length % 7;
+                const uint64_t rows = cuda_program::is_real() ? 0 : cuda.calls("cuMemcpy2DAsync");
+                uint8_t *dest       = static_cast<uint8_t *>(device.address) + offset;
+                if (is_pinned) {
+                    memcpy(pinned.address, data.data(), length);
+                }
+                ASSERT_EQ(UCS_OK, copy(w, dest, is_pinned ? pinned.address : data.data(), length,
+                                       true));
+                std::copy(data.begin(), data.end(), model.begin() + static_cast<long>(offset));
+                ASSERT_EQ(model, cuda.read(device.address, SIZE)) << length;
+                bytes back(length);
+                ASSERT_EQ(UCS_OK, copy(w, back.data(), dest, length, true));
+                ASSERT_EQ(data, back) << length;
+                if (!cuda_program::is_real()) {
+                    const bool is_short = (length > 1) && (length <= 32768);
+                    EXPECT_EQ(rows + (is_short ? 1 + length % 2 : 0),
+                              cuda.calls("cuMemcpy2DAsync")) << length;
+                }
+            }
+        }
+        EXPECT_EQ(0u, cuda.misuses());
+    });
+}
+
 /* What is posted amid other copies goes to the driver by one call. */
 TEST_F(fake_cuda, copies_go_in_batches)
 {

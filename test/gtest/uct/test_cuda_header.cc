@@ -61,6 +61,14 @@ static_assert(offsetof(uct_cu_copy_attributes_t, dest_hint) ==
               offsetof(CUmemcpyAttributes, dstLocHint), "");
 static_assert(offsetof(uct_cu_copy_attributes_t, flags) == offsetof(CUmemcpyAttributes, flags), "");
 
+SIZE_CHECK(uct_cu_rows_t, CUDA_MEMCPY2D);
+static_assert(offsetof(uct_cu_rows_t, src_host) == offsetof(CUDA_MEMCPY2D, srcHost), "");
+static_assert(offsetof(uct_cu_rows_t, src_pitch) == offsetof(CUDA_MEMCPY2D, srcPitch), "");
+static_assert(offsetof(uct_cu_rows_t, dest_type) == offsetof(CUDA_MEMCPY2D, dstMemoryType), "");
+static_assert(offsetof(uct_cu_rows_t, dest_device) == offsetof(CUDA_MEMCPY2D, dstDevice), "");
+static_assert(offsetof(uct_cu_rows_t, dest_pitch) == offsetof(CUDA_MEMCPY2D, dstPitch), "");
+static_assert(offsetof(uct_cu_rows_t, height) == offsetof(CUDA_MEMCPY2D, Height), "");
+
 #define VALUE_CHECK(_ours, _theirs) \
     static_assert(static_cast<int>(_ours) == static_cast<int>(_theirs), #_theirs)
 VALUE_CHECK(UCT_CU_SUCCESS, CUDA_SUCCESS);
@@ -102,11 +110,16 @@ VALUE_CHECK(UCT_CU_ALLOCATION_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED);
 VALUE_CHECK(UCT_CU_ACCESS_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 VALUE_CHECK(UCT_CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 VALUE_CHECK(UCT_CU_SRC_ORDER_STREAM, CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+VALUE_CHECK(UCT_CU_JIT_CACHE_MODE, CU_JIT_CACHE_MODE);
+static_assert(CU_JIT_CACHE_OPTION_NONE == 0, "");
 
 /* All the rest of this file is checked by the compiler. */
 TEST(cuda_header, is_as_we_see_it)
 {
     EXPECT_EQ(nullptr, cuMemcpyBatchAsync1);
+    EXPECT_EQ(UCT_CU_LAUNCH_BUFFER, CU_LAUNCH_PARAM_BUFFER_POINTER);
+    EXPECT_EQ(UCT_CU_LAUNCH_SIZE, CU_LAUNCH_PARAM_BUFFER_SIZE);
+    EXPECT_EQ(nullptr, CU_LAUNCH_PARAM_END);
 }
 
 } // namespace

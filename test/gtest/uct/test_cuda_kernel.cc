@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <unistd.h>
 
 using namespace uct_test;
 using kind = cuda_program::kind;
@@ -129,67 +128,6 @@ TEST(cuda_kernel, the_owner_is_killed)
         const bytes data = pattern(5, SIZE);
         u.cuda.write(u.local.address, data);
         EXPECT_EQ(data, u.cuda.read(u.local.address, SIZE));
-    });
-}
-
-/* A real device, full of blocks that wait for a word, as a program's own kernels may wait for what
- * is copied here: the same as a_device_without_room below. */
-TEST(cuda_kernel, a_device_full_of_blocks_that_wait)
-{
-    static const char WAITING[] =
-        ".version 6.3\n.target sm_70\n.address_size 64\n"
-        ".visible .entry wait(.param .b64 place)\n"
-        "{\n"
-        "  .reg .pred %p;\n  .reg .b32 %r;\n  .reg .b64 %a;\n"
-        "  ld.param.u64 %a, [place];\n"
-        "again:\n"
-        "  nanosleep.u32 1000;\n"
-        "  ld.volatile.global.u32 %r, [%a];\n"
-        "  setp.eq.u32 %p, %r, 0;\n"
-        "  @%p bra again;\n"
-        "  ret;\n"
-        "}\n";
-
-    if (!cuda_program::is_real()) {
-        GTEST_SKIP() << "this needs a device";
-    }
-    in_process([]() {
-        kernel_user u;
-        uct_cu_module_t module;
-        uct_cu_function_t function;
-        uct_cu_stream_t stream;
-
-        u.init();
-        u.get_many(100, 64);
-        u.finish_all();
-        const auto word = u.cuda.make(kind::PINNED, 4096);
-        auto *place     = static_cast<std::atomic<uint32_t> *>(word.address);
-        *place          = 0;
-        const void *image = WAITING;
-        ASSERT_EQ(0, u.cuda.call("cuModuleLoadData", &module, image));
-        ASSERT_EQ(0, u.cuda.call("cuModuleGetFunction", &function, module, "wait"));
-        ASSERT_EQ(0, u.cuda.call("cuStreamCreate", &stream, 1u));
-        void *params[] = {&place};
-        void **none    = nullptr;
-        ASSERT_EQ(0, u.cuda.call("cuLaunchKernel", function, 4096u, 1u, 1u, 1024u, 1u, 1u, 0u,
-                                 stream, static_cast<void **>(params), none));
-        usleep(20000);
-
-        u.get_many(300, 3000);
-        u.finish_all();
-        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
-        u.here = pattern(78, SIZE);
-        u.cuda.write(u.local.address, u.here);
-        *place = 1;
-        EXPECT_EQ(0, u.cuda.call("cuStreamSynchronize", stream));
-        EXPECT_EQ(0, u.cuda.call("cuCtxSynchronize"));
-        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << "a recalled kernel has copied";
-        for (unsigned i = 0; i < 10; ++i) {
-            usleep(2000);
-            u.get_many(100, 100 + i);
-            u.finish_all();
-        }
-        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
     });
 }
 
