@@ -6,11 +6,12 @@
  * one for each copy: 4.2 us.
  *
  * A kernel starts when the device has room for it, but another one that fills the device may wait
- * for the very bytes (within a device the driver's copies wait then, too). So ours can be recalled. Each of its blocks counts itself first and looks
- * then whether that has happened; whoever recalls writes that first and reads the counts then, by a
- * copy engine. One of both sees the other (store, fence, load on either side), so when as many
- * blocks have ended as have started none touches memory any more, and engines make the copies; that
- * some are made twice does no harm. Kernels are not used for a while then.
+ * for the very bytes (within a device the driver's copies wait then, too). So ours can be recalled.
+ * Each of its blocks counts itself first and looks then whether that has happened; whoever recalls
+ * writes that first and reads the counts then, by a copy engine. One of both sees the other (store,
+ * fence, load on either side), so when as many blocks have ended as have started none touches
+ * memory any more, and the driver makes the copies; that some are made twice does no harm. Kernels
+ * are not used for a while then.
  *
  * Loading the kernel waits for all that run in its context (measured: driver 580), so it may wait
  * for ever where one of the program's waits for a message: that is why it has to be allowed.
