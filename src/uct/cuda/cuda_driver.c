@@ -269,7 +269,7 @@ ucs_status_t uct_cuda_device_uuid(const uct_cuda_driver_t *driver, int device, u
 
 uint64_t uct_cuda_device_uid(const uct_cuda_driver_t *driver, int device)
 {
-    static _Atomic uint64_t uids[UCT_CUDA_DEVICES_MAX]; /* the same whoever asks; 0: not asked yet */
+    static _Atomic uint64_t uids[UCT_CUDA_DEVICES_MAX]; /* the same whoever asks; 0: not asked */
     uct_cu_uuid_t uuid;
     uint64_t words[2];
     uint64_t uid;
