@@ -209,6 +209,43 @@ TEST_F(idle, polls_while_there_are_processors_for_all)
     EXPECT_EQ(0u, g_sleeps);
 }
 
+/* Where strangers have had the processor a moment ago, what would be announced goes whole: it ends
+ * without the receiver, for which it would wait a slice. */
+TEST_F(idle, sends_whole_while_strangers_run)
+{
+    if (CPU_COUNT(&m_cpus) < 2) {
+        GTEST_SKIP() << "needs two processors";
+    }
+    pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
+    bytes out = pattern(1, 30000), in(out.size());
+
+    meet(pair);
+    for (const bool is_crowded : {false, true, false}) {
+        if (is_crowded) {
+            be_interrupted(pair.sender());
+        } else { /* 100 ms without them */
+            g_now_ns += 200000000;
+            progress_in_vain(pair.sender(), 2048);
+        }
+        /* Something long has come from the receiver, which just waits, for all that is known. */
+        const ucp_request_param_t none = {};
+        void *answer = ucp_tag_send_nbx(pair.ep_back(), out.data(), out.size(), 2, &none);
+        void *posted = ucp_tag_recv_nbx(pair.sender().handle(), in.data(), in.size(), 2, ~0ull,
+                                        &none);
+        EXPECT_EQ(UCS_OK, pair.wait(posted));
+        EXPECT_EQ(UCS_OK, pair.wait(answer));
+
+        void *sent = pair.send(out.data(), out.size(), 1);
+        progress_in_vain(pair.sender(), 10);
+        EXPECT_EQ(is_crowded, !UCS_PTR_IS_PTR(sent) ||
+                              (ucp_request_check_status(sent) == UCS_OK));
+        EXPECT_EQ(UCS_OK, pair.wait(pair.receive(in.data(), in.size(), 1)));
+        EXPECT_EQ(UCS_OK, pair.wait(sent));
+        EXPECT_EQ(out, in);
+    }
+    EXPECT_EQ(0u, g_yields);
+}
+
 TEST_F(idle, yields_then_sleeps_while_others_run)
 {
     pair pair(with("auto", UCS_THREAD_MODE_SINGLE));
