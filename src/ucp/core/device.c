@@ -406,14 +406,17 @@ size_t ucp_device_read(ucp_worker_t *worker, const void *user, const void *addre
     return length;
 }
 
-/* A peer's memory may have been unmapped since the peer began. */
+/* A peer's memory may have been unmapped since the peer began. What a receive waits for nobody
+ * looks at before it ends; of puts, a word is written at once. */
 static ucs_status_t ucp_device_store(ucp_worker_t *worker, const ucp_device_user_t *user,
                                      void *address, const void *src, size_t length)
 {
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
 
     if (user->mem_id == 0) {
+        worker->device.iface->copies_in_rows = worker->device.is_shared;
         status = ucp_device_copy(worker, address, src, length);
+        worker->device.iface->copies_in_rows = 0;
     } else if (ucp_mem_hold(worker->context, user->mem_id, (uintptr_t)address, length,
                             UCP_MEM_WRITE) != NULL) {
         status = ucp_device_copy(worker, address, src, length);

@@ -117,6 +117,7 @@ typedef struct {
     int                  is_started; /* the application uses the driver; read without the lock */
     int                  is_warned;
     int                  is_stuck;   /* a copy has not ended though its interface is closed */
+    int                  is_shared;  /* a peer has memory on a device that has memory of ours */
     unsigned             num_copies; /* of requests, under way */
     unsigned             num_asked;  /* receives whose sender was asked to copy */
     uint64_t             asked_ns;   /* coarse: when it did not, last; read without the lock */

@@ -314,7 +314,7 @@ static int ucp_rndv_device_is_by_host(ucp_request_t *req, const ucp_wire_rts_t *
         (rts->address != req->copy.info.device_uid)) {
         return 0;
     }
-    req->worker->device.iface->shares_device = 1;
+    req->worker->device.is_shared = 1;
     return req->recv.total <= UCP_RNDV_DEVICE_BY_HOST_MAX;
 }
 

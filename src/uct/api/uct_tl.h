@@ -398,8 +398,9 @@ struct uct_iface {
                                              is under way: closing does not wait for it either */
     int                is_stuck;          /* set while it is closed: a copy has not ended in time,
                                              so a device may still read and write its places */
-    int                shares_device;     /* its user knows of another process that uses the same
-                                             device, which takes long to change over */
+    int                copies_in_rows;    /* set by its user around a copy that may be seen byte by
+                                             byte: a short one to a device that another process
+                                             uses, too, may go in two parts for that */
 };
 
 typedef enum {

@@ -319,7 +319,7 @@ static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const voi
         return status;
     }
     uct_cuda_part_init(&part, queue, (uintptr_t)dest, to.kind, (uintptr_t)src, from.kind, length);
-    part.in_rows = iface->shares_device && (from.kind < UCT_CUDA_MANAGED) &&
+    part.in_rows = iface->copies_in_rows && (from.kind < UCT_CUDA_MANAGED) &&
                    (length <= UCT_CUDA_ROWS_MAX);
     return uct_cuda_engine_post(engine, &part, 1, comp, NULL);
 }

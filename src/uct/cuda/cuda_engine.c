@@ -153,8 +153,10 @@ static void uct_cuda_batch_copy(uct_cuda_queue_t *queue, uct_cuda_batch_t *batch
     }
 }
 
-/* Hands over what waits. The context is current, and fewer than UCT_CUDA_BATCHES are under way. */
-static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
+/* Hands over what waits. The context is current, and fewer than UCT_CUDA_BATCHES are under way. 0:
+ * nothing, since kernels and copies of the driver's are not under way at the same time: they would
+ * overtake each other, and the latter could be such that wait for what the former bring. */
+static int uct_cuda_queue_submit(uct_cuda_queue_t *queue)
 {
     const uct_cuda_driver_t *driver = queue->engine->driver;
     const unsigned next             = queue->first + queue->num_batches;
@@ -168,6 +170,9 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
     unsigned n                      = 0;
     uct_cuda_copy_t *copy;
 
+    if ((queue->num_batches > 0) && ((last->kernel != 0) != (by_kernel > 0))) {
+        return 0;
+    }
     while (!ucs_list_is_empty(&queue->waiting) && (n < max) &&
            ((by_kernel > 0) || (bytes < UCT_CUDA_BATCH_BYTES))) {
         copy = ucs_list_extract_head(&queue->waiting, uct_cuda_copy_t, elem);
@@ -186,13 +191,14 @@ static void uct_cuda_queue_submit(uct_cuda_queue_t *queue)
         }
         uct_cuda_batch_copy(queue, batch);
     }
+    return 1;
 }
 
 /* After a kernel few copies wait for it to end: others are likely to join them. */
 static int uct_cuda_queue_can_submit(const uct_cuda_queue_t *queue)
 {
     const unsigned enough = (queue->gathers && (queue->num_batches > 0)) ?
-                            UCT_CUDA_KERNEL_HALVED : 1;
+                            UCT_CUDA_KERNEL_ENOUGH : 1;
 
     return (queue->num_batches < UCT_CUDA_BATCHES) && (queue->num_waiting >= enough);
 }
@@ -397,8 +403,8 @@ static void uct_cuda_queue_advance(uct_cuda_queue_t *queue, int poll)
     if (!ucs_list_is_empty(&queue->staged)) {
         uct_cuda_queue_stage(queue);
     }
-    while (uct_cuda_queue_can_submit(queue) && (poll || (queue->num_batches == 0))) {
-        uct_cuda_queue_submit(queue);
+    while (uct_cuda_queue_can_submit(queue) && (poll || (queue->num_batches == 0)) &&
+           uct_cuda_queue_submit(queue)) {
     }
     uct_cuda_leave(&scope);
 }

@@ -170,7 +170,7 @@ unsigned uct_cuda_kernels_take(uct_cuda_kernels_t *kernels, const uct_cuda_drive
     if (kernels->state != UCT_CUDA_KERNELS_READY) {
         return 0;
     }
-    return (is_idle && (n >= UCT_CUDA_KERNEL_HALVED)) ? n / 2 : n;
+    return (is_idle && (n >= 2 * UCT_CUDA_KERNEL_ENOUGH)) ? n / 2 : n;
 }
 
 uint64_t uct_cuda_kernels_start(uct_cuda_kernels_t *kernels, const uct_cuda_driver_t *driver,
@@ -295,5 +295,5 @@ ucs_status_t uct_cuda_kernels_poll(uct_cuda_kernels_t *kernels, const uct_cuda_d
     if (++kernels->num_refusals < UCT_CUDA_REFUSALS) {
         return UCS_INPROGRESS;
     }
-    return uct_cuda_failed(driver, UCS_LOG_LEVEL_DEBUG, "recalling a kernel", result);
+    return uct_cuda_failed(driver, UCS_LOG_LEVEL_ERROR, "recalling a kernel", result);
 }

@@ -8,10 +8,10 @@
  * A kernel starts when the device has room for it, but another one that fills the device may wait
  * for the very bytes (within a device the driver's copies wait then, too). So ours can be recalled.
  * Each of its blocks counts itself first and looks then whether that has happened; whoever recalls
- * writes that first and reads the counts then, by a copy engine. One of both sees the other (store,
- * fence, load on either side), so when as many blocks have ended as have started none touches
- * memory any more, and the driver makes the copies; that some are made twice does no harm. Kernels
- * are not used for a while then.
+ * writes that first and reads the counts then, by copies of the driver's. One of both sees the
+ * other (store, fence, load on either side), so when as many blocks have ended as have started none
+ * touches memory any more, and the driver makes the copies; some are made twice, which nobody sees
+ * but who watches the places of a put. Kernels are not used for a while then.
  *
  * Loading the kernel waits for all that run in its context (measured: driver 580), so it may wait
  * for ever where one of the program's waits for a message: that is why it has to be allowed.
@@ -31,8 +31,8 @@
 #define UCT_CUDA_KERNEL_FAR  (256ul << 10) /* bytes of a copy to another device, up to which kernels
                                               are faster in a window of 64, */
 #define UCT_CUDA_KERNEL_NEAR (4ul << 20)   /* and of one within a device */
-#define UCT_CUDA_KERNEL_HALVED 16        /* of so many the first of two kernels takes half: the
-                                              device has work while we end its copies */
+#define UCT_CUDA_KERNEL_ENOUGH 16        /* for a second kernel beside the first, which leaves it
+                                              half: the device has work while we end copies */
 #define UCT_CUDA_PAGE        4096ul
 
 /* What the device and we write to each other; a page of ours. */

@@ -105,21 +105,26 @@ static int uct_cuda_now_send_rows(const uct_cuda_driver_t *driver, const uct_cud
     return driver->cuMemcpy2DAsync(&rows, now->stream);
 }
 
-/* A short copy from the host; where the length is odd the last two bytes go once more. */
+/* A short copy from the host; where the length is odd the last two bytes go once more.
+ * UCS_ERR_UNSUPPORTED: the driver refuses it, nothing is under way. */
 static ucs_status_t uct_cuda_now_rows(uct_cuda_engine_t *engine, uct_cuda_now_t *now,
                                       const uct_cuda_part_t *part)
 {
     const uct_cuda_driver_t *driver = engine->driver;
     const char *src                 = (const char *)(uintptr_t)part->src;
     const size_t last               = part->length - 2;
-    int result;
+    int result, last_result;
+    ucs_status_t status;
 
     result = uct_cuda_now_send_rows(driver, now, part->dest, now->buffer, src, part->length / 2);
-    if ((result == UCT_CU_SUCCESS) && ((part->length % 2) != 0)) {
-        result = uct_cuda_now_send_rows(driver, now, part->dest + last,
-                                        now->buffer + UCT_CUDA_ROWS_MAX, src + last, 1);
+    if (ucs_unlikely(result != UCT_CU_SUCCESS)) {
+        return UCS_ERR_UNSUPPORTED;
     }
-    return uct_cuda_now_wait(engine, now, result, part->length);
+    last_result = ((part->length % 2) == 0) ? UCT_CU_SUCCESS :
+                  uct_cuda_now_send_rows(driver, now, part->dest + last,
+                                         now->buffer + UCT_CUDA_ROWS_MAX, src + last, 1);
+    status      = uct_cuda_now_wait(engine, now, result, part->length);
+    return ((status == UCS_OK) && (last_result != UCT_CU_SUCCESS)) ? UCS_ERR_UNSUPPORTED : status;
 }
 
 /* The same from or to pageable memory. */
@@ -163,8 +168,10 @@ ucs_status_t uct_cuda_copy_now(uct_cuda_engine_t *engine, const uct_cuda_part_t 
     in_rows = part->in_rows && (part->length > 1) && (driver->cuMemcpy2DAsync != NULL);
     status  = uct_cuda_now_init(engine, now, part->is_staged || in_rows);
     if (status == UCS_OK) {
-        status = in_rows ? uct_cuda_now_rows(engine, now, part) :
-                 part->is_staged ? uct_cuda_now_stage(engine, now, part) :
+        status = in_rows ? uct_cuda_now_rows(engine, now, part) : UCS_ERR_UNSUPPORTED;
+    }
+    if (status == UCS_ERR_UNSUPPORTED) {
+        status = part->is_staged ? uct_cuda_now_stage(engine, now, part) :
                  uct_cuda_now_copy(engine, now, part->dest, part->src, part->length);
     }
     uct_cuda_leave(&scope);

@@ -368,7 +368,7 @@ TEST(cuda_copy, in_rows_where_the_device_is_shared)
         const auto device = cuda.make(kind::DEVICE, SIZE);
         const auto pinned = cuda.make(kind::PINNED, SIZE);
         cuda.write(device.address, model);
-        w.iface->shares_device = 1;
+        w.iface->copies_in_rows = 1;
         for (size_t length : {1, 2, 3, 4, 5, 8, 15, 1000, 1001, 32766, 32767, 32768, 32769,
                               39000}) {
             for (bool is_pinned : {false, true}) {
@@ -395,6 +395,29 @@ TEST(cuda_copy, in_rows_where_the_device_is_shared)
         }
         EXPECT_EQ(0u, cuda.misuses());
     });
+}
+
+/* A driver that refuses rows, or the second two of them. */
+TEST_F(fake_cuda, rows_are_refused)
+{
+    for (unsigned k : {1, 2}) {
+        for (bool all : {false, true}) {
+            in_process([k, all]() {
+                cuda_program cuda;
+                worker w(copy_tl());
+                const bytes data = pattern(22, 1001);
+
+                cuda.init();
+                cuda.use_primary();
+                const auto device = cuda.make(kind::DEVICE, data.size());
+                w.iface->copies_in_rows = 1;
+                cuda.fail("cuMemcpy2DAsync", k, 801, all);
+                EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), true));
+                EXPECT_EQ(data, cuda.read(device.address, data.size()));
+                EXPECT_EQ(0u, cuda.misuses());
+            });
+        }
+    }
 }
 
 /* What is posted amid other copies goes to the driver by one call. */

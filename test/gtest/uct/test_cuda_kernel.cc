@@ -65,6 +65,14 @@ struct kernel_user : ipc_user {
                            [](const completion &c) { return c.calls != 0; });
     }
 
+    /* So that what waits for a first copy has been handed over. */
+    void hand_over()
+    {
+        for (unsigned i = 0; i < 10; ++i) {
+            w->progress();
+        }
+    }
+
     void finish_all()
     {
         ASSERT_TRUE(run_until({w.get()}, [this]() { return have_ended(); }));
@@ -145,6 +153,9 @@ protected:
 TEST(cuda_kernel, places_and_lengths)
 {
     in_process([]() {
+        if (!cuda_program::is_real()) {
+            stop_clock();
+        }
         kernel_user u;
         seeded_random random(41);
 
@@ -192,7 +203,7 @@ TEST_F(fake_cuda_kernel, what_a_kernel_makes)
 
         u.init();
         const uint64_t copies = u.cuda.calls("cuMemcpyAsync");
-        u.get_many(100, 3000);
+        u.get_many(30, 3000);
         EXPECT_EQ(0u, u.launches());
         u.finish_all();
         EXPECT_EQ(1u, u.launches());
@@ -208,20 +219,23 @@ TEST_F(fake_cuda_kernel, what_a_kernel_makes)
         EXPECT_EQ(2u, u.launches());
         u.finish_all();
         EXPECT_EQ(3u, u.launches());
+        u.get_many(31, 100); /* too few for two */
+        u.finish_all();
+        EXPECT_EQ(4u, u.launches());
         u.get_many(100, 100); /* two have a half each */
         u.w->progress();
-        EXPECT_EQ(5u, u.launches());
+        EXPECT_EQ(6u, u.launches());
         u.finish_all();
-        EXPECT_EQ(5u, u.launches());
+        EXPECT_EQ(6u, u.launches());
         u.get_many(3, 300000);
         u.finish_all();
-        EXPECT_EQ(5u, u.launches());
+        EXPECT_EQ(6u, u.launches());
         u.post(false, 0, 1, 5000, u.here, u.there); /* odd, and not short */
         for (unsigned i = 1; i < 8; ++i) {
             u.post(false, i * 6000, i * 6000 + 1, 5000, u.here, u.there);
         }
         u.finish_all();
-        EXPECT_EQ(5u, u.launches());
+        EXPECT_EQ(6u, u.launches());
         EXPECT_EQ(1u, u.cuda.calls("cuModuleLoadDataEx"));
         EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
         u.forget();
@@ -242,7 +256,7 @@ TEST_F(fake_cuda_kernel, what_a_kernel_does_not_make)
                 stop_clock();
                 kernel_user u(allowed);
                 u.init(what);
-                u.get_many(100, 3000);
+                u.get_many(30, 3000);
                 u.finish_all();
                 EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
                 const bool makes = (what == kind::DEVICE) && (*allowed == 'y');
@@ -293,7 +307,7 @@ TEST_F(fake_cuda_kernel, beyond_what_is_there)
  * nothing. After a while kernels are used again. */
 TEST_F(fake_cuda_kernel, a_device_without_room)
 {
-    for (int room : {0, 1, 30, 98}) {
+    for (int room : {0, 1, 10, 28}) {
         in_process([room]() {
             log_levels quiet("error");
             stop_clock();
@@ -301,7 +315,7 @@ TEST_F(fake_cuda_kernel, a_device_without_room)
 
             u.init();
             u.cuda.set("room", room);
-            u.get_many(100, 3000);
+            u.get_many(30, 3000);
             for (unsigned i = 0; i < 1000; ++i) {
                 u.w->progress();
             }
@@ -312,7 +326,7 @@ TEST_F(fake_cuda_kernel, a_device_without_room)
             EXPECT_EQ(1u, u.launches());
 
             g_now += 2000000000;
-            u.get_many(100, 2000); /* amid a kernel that is still out */
+            u.get_many(30, 2000); /* amid a kernel that is still out */
             u.finish_all();
             EXPECT_EQ(1u, u.launches());
 
@@ -323,7 +337,7 @@ TEST_F(fake_cuda_kernel, a_device_without_room)
             u.finish_all(); /* the kernel ends meanwhile */
             EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << room;
 
-            u.get_many(100, 100);
+            u.get_many(30, 100);
             u.finish_all();
             EXPECT_EQ(2u, u.launches());
             EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << room;
@@ -342,18 +356,18 @@ TEST_F(fake_cuda_kernel, a_pause_after_a_recall)
 
         u.init();
         u.cuda.set("room", 0);
-        u.get_many(100, 100);
-        u.w->progress();
+        u.get_many(30, 100);
+        u.hand_over();
         g_now += 10000000;
         u.finish_all();
         u.cuda.set("room", -1);
         for (unsigned i = 0; i < 3; ++i) {
-            u.get_many(100, 100);
+            u.get_many(30, 100);
             u.finish_all();
             EXPECT_EQ(1u, u.launches()) << "not so soon";
         }
         g_now += 10000000;
-        u.get_many(100, 100);
+        u.get_many(30, 100);
         u.finish_all();
         EXPECT_EQ(2u, u.launches());
         EXPECT_EQ(0u, u.cuda.misuses());
@@ -363,7 +377,7 @@ TEST_F(fake_cuda_kernel, a_pause_after_a_recall)
 /* Blocks that have started before the recall copy until they end: nothing is told before that. */
 TEST_F(fake_cuda_kernel, blocks_that_take_long)
 {
-    for (int room : {1, 30, -1}) {
+    for (int room : {1, 10, -1}) {
         in_process([room]() {
             log_levels quiet("error");
             stop_clock();
@@ -372,7 +386,7 @@ TEST_F(fake_cuda_kernel, blocks_that_take_long)
             u.init();
             u.cuda.set("room", room);
             u.cuda.set("linger", 1);
-            u.get_many(100, 3000);
+            u.get_many(30, 3000);
             for (unsigned i = 0; i < 100; ++i) {
                 u.w->progress();
                 u.cuda.set("step", 0);
@@ -400,7 +414,7 @@ TEST_F(fake_cuda_kernel, one_that_starts_amid_its_recall)
 
             u.init();
             u.cuda.set("room", 0);
-            u.get_many(100, 3000);
+            u.get_many(30, 3000);
             for (unsigned i = 0; i < 10; ++i) {
                 u.w->progress();
             }
@@ -418,6 +432,50 @@ TEST_F(fake_cuda_kernel, one_that_starts_amid_its_recall)
             EXPECT_EQ(0u, u.cuda.misuses());
         });
     }
+}
+
+/* What kernels do not make waits for them, and they for it. */
+TEST_F(fake_cuda_kernel, nothing_overtakes_kernels)
+{
+    in_process([]() {
+        log_levels quiet("error");
+        stop_clock();
+        kernel_user u;
+
+        u.init();
+        u.get_many(40, 100);
+        u.finish_all();
+        const uint64_t before = u.launches();
+        u.cuda.set("linger", 1);
+        u.get_many(20, 100);
+        u.w->progress();
+        EXPECT_EQ(before + 1, u.launches());
+        const uint64_t batches = u.cuda.calls("cuMemcpyBatchAsync");
+        for (unsigned i = 0; i < 20; ++i) { /* odd, and not short */
+            u.post(false, 100000 + i * 6000, 100001 + i * 6000, 5000, u.here, u.there);
+        }
+        for (unsigned i = 0; i < 100; ++i) {
+            u.w->progress();
+        }
+        EXPECT_EQ(batches, u.cuda.calls("cuMemcpyBatchAsync"));
+        u.cuda.set("linger", 0);
+        u.cuda.set("stuck", 1);
+        for (unsigned i = 0; i < 100; ++i) {
+            u.cuda.set("stuck", i < 5 ? 0 : 1); /* the kernel ends, the copies behind it do not */
+            u.cuda.set("step", 0);
+            u.w->progress();
+        }
+        EXPECT_EQ(batches + 1, u.cuda.calls("cuMemcpyBatchAsync"));
+        u.get_many(40, 100);
+        for (unsigned i = 0; i < 100; ++i) {
+            u.w->progress();
+        }
+        EXPECT_EQ(before + 1, u.launches());
+        u.cuda.set("stuck", 0);
+        u.finish_all();
+        EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE));
+        EXPECT_EQ(0u, u.cuda.misuses());
+    });
 }
 
 /* Two kernels are out, then copies that engines make. */
@@ -463,8 +521,8 @@ TEST_F(fake_cuda_kernel, a_recalled_one_outlives_its_worker)
 
         u.init();
         u.cuda.set("room", 0);
-        u.get_many(100, 1000);
-        u.w->progress();
+        u.get_many(30, 1000);
+        u.hand_over();
         g_now += 10000000;
         u.finish_all();
         u.forget();
@@ -493,9 +551,9 @@ TEST_F(fake_cuda_kernel, the_driver_refuses)
 
             u.init();
             u.cuda.fail(name, 1, 700);
-            u.get_many(100, 1000);
+            u.get_many(30, 1000);
             u.finish_all();
-            u.get_many(100, 2000);
+            u.get_many(30, 2000);
             u.finish_all();
             EXPECT_EQ((strcmp(name, "cuLaunchKernel") == 0) ? 1u : 0u, u.launches()) << name;
             EXPECT_EQ(u.here, u.cuda.read(u.local.address, SIZE)) << name;
@@ -521,7 +579,7 @@ TEST_F(fake_cuda_kernel, a_recall_that_fails_is_tried_again)
 
                 u.init();
                 u.cuda.set("room", 5);
-                u.get_many(100, 1000);
+                u.get_many(30, 1000);
                 for (unsigned i = 0; i < 10; ++i) {
                     u.w->progress();
                 }
@@ -554,10 +612,11 @@ TEST_F(fake_cuda_kernel, a_context_goes)
         const uct_cu_ctx_t own = u.cuda.create_context();
         u.init();
         u.cuda.set("room", 0);
-        u.get_many(100, 1000);
-        u.w->progress();
+        u.get_many(30, 1000);
+        u.hand_over();
         EXPECT_EQ(1u, u.launches());
         u.cuda.destroy_context(own);
+        g_now += 10000000; /* before that a kernel is not asked about */
         ASSERT_TRUE(run_until({u.w.get()}, [&u]() { return u.have_ended(); }));
         u.comps.clear();
         u.cuda.set("room", -1);
