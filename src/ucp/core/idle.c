@@ -128,15 +128,15 @@ static void ucp_idle_alone_turn(ucp_worker_t *worker, uint64_t passed_ns)
 {
     ucp_idle_t *idle = &worker->idle;
 
-    if ((passed_ns < UCP_IDLE_LOST_NS) || !ucp_idle_was_shared(idle)) {
+    if ((ucp_idle_mode(worker) == UCP_IDLE_POLL) || (passed_ns < UCP_IDLE_LOST_NS) ||
+        !ucp_idle_was_shared(idle)) {
         idle->is_crowded = idle->is_crowded &&
                            (idle->last_ns - idle->lost_ns < UCP_IDLE_ALONE_NS);
         return;
     }
     idle->lost_ns    = idle->last_ns;
     idle->is_crowded = 1;
-    if ((ucp_idle_mode(worker) == UCP_IDLE_POLL) ||
-        (ucp_idle_num_rivals(worker) <= ucs_sys_num_cpus())) {
+    if (ucp_idle_num_rivals(worker) <= ucs_sys_num_cpus()) {
         return;
     }
     idle->is_awake = 0;

@@ -16,7 +16,7 @@
  *   alone   a turn is UCP_IDLE_ALONE_CALLS calls in vain, whatever came between them, and does no
  *           more than read the clock. If they took so long that another thread may have run
  *           meanwhile, and the kernel says that one did: shared, with more processes than
- *           processors, else crowded (below). An application that yields by itself, as MPI
+ *           processors, else crowded (ucp_idle_t). An application that yields by itself, as MPI
  *           libraries do, seldom makes many calls in vain one after the other
  *   shared  a turn is UCP_IDLE_SHARED_CALLS calls in vain. If yields let nobody else run for a
  *           while: no sleep, and a turn is UCP_IDLE_AWAKE_CALLS; if for long: alone. If one takes
@@ -70,15 +70,6 @@ void ucp_idle_turn(ucp_worker_t *worker);
 UCS_INLINE int ucp_idle_is_shared(const ucp_worker_t *worker)
 {
     return worker->idle.mask != UCP_IDLE_ALONE_CALLS - 1;
-}
-
-/* The same, or strangers have had our processor a moment ago. We poll as before, but messages that
- * wait for nobody are preferred to announced messages, for each of which both sides have to run (a
- * slice of 4 ms each time: LIGGGHTS of two processes beside two busy programs on two processors, 10
- * s instead of 5.6). */
-UCS_INLINE int ucp_idle_is_crowded(const ucp_worker_t *worker)
-{
-    return ucp_idle_is_shared(worker) || worker->idle.is_crowded;
 }
 
 /* Takes note of a progress that did `count` things; true if it was the last in vain of a turn. */

@@ -73,7 +73,10 @@ typedef struct {
     uint64_t since_ns;  /* the first turn since a call that was not in vain */
     uint64_t lost;      /* ucs_sys_lost_turns when it was looked at last */
     uint64_t lost_ns;   /* when that was last seen to have grown */
-    int      is_crowded; /* alone: strangers have had our processor a moment ago */
+    int      is_crowded; /* alone: strangers have had our processor a moment ago. We poll as before,
+                            but messages of some length wait for nobody, where for announced ones
+                            both sides have to run: a slice of 4 ms each time (LIGGGHTS of two
+                            processes beside two busy programs on two processors: 5.7 s, was 10) */
     int      is_awake;  /* nor for a while: we do not sleep */
     uint64_t slice_ns;  /* when a yield last cost as much as a slice, */
     uint64_t loaded_ns; /* and for how long that counts: we sleep at once */

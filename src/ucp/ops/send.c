@@ -293,8 +293,9 @@ static int ucp_send_suits_long(const ucp_request_t *req, size_t size)
     }
     return (thresh != UCS_CONFIG_AUTO_SIZE) ? (req->length < thresh) :
            ucp_send_is_light(req) ||
-           (ucp_idle_is_crowded(req->worker) ? ucp_send_suits_shared(req) :
+           (ucp_idle_is_shared(req->worker) ? ucp_send_suits_shared(req) :
             ucp_send_is_wanted_whole(req) ||
+            (req->worker->idle.is_crowded && ucp_send_suits_shared(req)) ||
             (ucp_send_is_unasked(req) && ucp_send_is_fast(req)));
 }
 
