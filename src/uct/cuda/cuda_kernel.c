@@ -7,7 +7,6 @@
 #include <uct/cuda/cuda_engine.h>
 
 #define UCS_LOG_COMPONENT "cuda"
-#include <ucs/arch/atomic.h>
 #include <ucs/debug/log.h>
 #include <ucs/sys/sys.h>
 

@@ -25,6 +25,7 @@
 
 #include <uct/cuda/cuda_driver.h>
 
+#include <ucs/arch/atomic.h>
 #include <ucs/ds/list.h>
 
 #define UCT_CUDA_KERNEL_MAX  128          /* copies of one */
@@ -37,9 +38,9 @@
 
 /* What the device and we write to each other; a page of ours. */
 typedef struct {
-    uint64_t ended;     /* number of the kernel that has ended last */
-    uint64_t recalled;  /* goes to the device's own memory, */
-    uint32_t counts[2]; /* and this comes from there: blocks that have started, and ended */
+    ucs_atomic_u64_t ended;     /* number of the kernel that has ended last */
+    uint64_t         recalled;  /* goes to the device's own memory, */
+    ucs_atomic_u32_t counts[2]; /* and this comes from there: blocks that have started, and ended */
 } uct_cuda_kernel_page_t;
 
 typedef enum {
