@@ -40,9 +40,9 @@ uint64_t fakecuda_foreign(void);
  * "lose": copies to memory of other processes (1; 2: from there too) are done without effect.
  * "stuck": copies from and to memory of other processes (1; 2: all) do not end meanwhile.
  * "kernel": one runs that does not end, and what waits for it is a misuse.
- * "room": blocks of a kernel of the library that may start (-1: all). "linger": those that
- * have started do not end. "step": what such kernels do
- * is done by so little more; they also go on when a context is entered.
+ * "room": blocks of a kernel of the library that may start (-1: all). "linger": those that have
+ * started do not end. "step": what such kernels do is done by so little more; they also go on when
+ * a context is entered.
  * "gone": the driver is being torn down. "version": below 12080 batches are not supported,
  * below 12000 contexts have no numbers. */
 void fakecuda_set(const char *what, int value);

@@ -28,13 +28,13 @@
 #include <ucs/arch/atomic.h>
 #include <ucs/ds/list.h>
 
-#define UCT_CUDA_KERNEL_MAX  128          /* copies of one */
-#define UCT_CUDA_KERNEL_FAR  (256ul << 10) /* bytes of a copy to another device, up to which kernels
-                                              are faster in a window of 64, */
-#define UCT_CUDA_KERNEL_NEAR (4ul << 20)   /* and of one within a device */
-#define UCT_CUDA_KERNEL_ENOUGH 16        /* for a second kernel beside the first, which leaves it
-                                              half: the device has work while we end copies */
-#define UCT_CUDA_PAGE        4096ul
+#define UCT_CUDA_KERNEL_MAX    128           /* copies of one */
+#define UCT_CUDA_KERNEL_ENOUGH 16            /* for a second beside the first, which leaves it half:
+                                                the device has work while we end copies */
+#define UCT_CUDA_KERNEL_FAR    (256ul << 10) /* bytes of a copy to another device, up to which
+                                                kernels are faster in a window of 64, */
+#define UCT_CUDA_KERNEL_NEAR   (4ul << 20)   /* and of one within a device */
+#define UCT_CUDA_PAGE          4096ul
 
 /* What the device and we write to each other; a page of ours. */
 typedef struct {
