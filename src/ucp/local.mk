@@ -28,6 +28,8 @@ libucp_sources = \
 	src/ucp/core/unsupported.c \
 	src/ucp/core/wakeup.c \
 	src/ucp/core/worker.c \
+	src/ucp/core/worker_memory.c \
+	src/ucp/core/worker_memory.h \
 	src/ucp/core/worker_query.c \
 	src/ucp/dt/dt.c \
 	src/ucp/ops/amo.c \

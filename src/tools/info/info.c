@@ -57,7 +57,7 @@ static const char info_help[] =
     "  -d               transports: devices, limits, costs, why some do not open\n"
     "  -c               settings (UCX_...), with the environment's values\n"
     "  -p               context: transports\n"
-    "  -w               worker: its transports, and why some are not in use\n"
+    "  -w               worker: its transports, why some are not in use, its memory\n"
     "  -e               endpoint: which protocol serves which sizes, by which transport,\n"
     "                   provider and device, and why not by others\n"
     "  -m SIZE[,TYPE]   memory of that size and kind (host), as the library allocates it\n"

@@ -144,8 +144,8 @@ void ucp_worker_destroy(ucp_worker_h worker);
  * Threads: worker. */
 ucs_status_t ucp_worker_query(ucp_worker_h worker, ucp_worker_attr_t *attr);
 
-/* Writes a text for people about the worker and its transports. Threads: worker; blocks as the
- * stream does. */
+/* Writes a text for people about the worker, its transports, and the memory that it holds (without
+ * what ucp_mem_map allocates). Threads: worker; blocks as the stream does. */
 void ucp_worker_print_info(ucp_worker_h worker, FILE *stream);
 
 /* Frees an address returned by ucp_worker_query or ucp_worker_get_address of the same worker.

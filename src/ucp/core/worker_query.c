@@ -6,6 +6,7 @@
 
 #include <ucp/core/counters.h>
 #include <ucp/core/worker.h>
+#include <ucp/core/worker_memory.h>
 #include <ucp/wire/address.h>
 #include <ucp/wireup/door.h>
 #include <ucp/wireup/net.h>
@@ -129,6 +130,7 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     ucs_report_t storage, *report;
     ucp_address_t *address;
     const uct_iface_t *iface;
+    ucp_worker_memory_t memory;
     size_t length;
     unsigned i;
 
@@ -152,12 +154,23 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
                        (iface != NULL) ? "open" : worker->tls[i].reason);
         ucs_report_data(report, "open? reason", "%d%s", iface != NULL,
                         (iface != NULL) ? "" : worker->tls[i].reason);
+        if (iface != NULL) {
+            iface->tl->iface.memory_used(worker->tls[i].iface, &memory.shared, &memory.own);
+            ucs_report_row(report, "shared_bytes own_bytes",
+                           "#                     %zu bytes shared, %zu of its own\n",
+                           memory.shared, memory.own);
+        }
         ucs_report_open(report, "devices", '[');
         uct_report_choice(report, (iface != NULL) ? iface->choice : NULL, "#                     ");
         ucs_report_close(report);
         ucs_report_close(report);
     }
     ucs_report_close(report);
+    ucp_worker_memory(worker, &memory);
+    ucs_report_row(report, "shared_bytes own_bytes messages_bytes requests_bytes device_bytes",
+                   "#                 memory: %zu bytes shared, %zu of its own (for messages %zu, "
+                   "requests %zu), %zu of devices\n", memory.shared, memory.own, memory.messages,
+                   memory.requests, memory.device);
     ucs_report_text(report, "#\n");
     ucs_counters_report(report, &ucp_counters_class, worker->counters);
     ucs_report_end(report, stream);

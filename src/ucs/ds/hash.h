@@ -64,6 +64,12 @@ UCS_INLINE size_t ucs_hash_size(const ucs_hash_t *hash)
     return hash->count + (hash->has_zero != 0);
 }
 
+/* Bytes of memory that the map owns. */
+UCS_INLINE size_t ucs_hash_memory(const ucs_hash_t *hash)
+{
+    return (hash->mask == 0) ? 0 : (hash->mask + 1) * sizeof(*hash->slots);
+}
+
 /* Where the value of 'key' is; NULL if the key is not in the map. */
 UCS_INLINE uint64_t *ucs_hash_get(ucs_hash_t *hash, uint64_t key)
 {

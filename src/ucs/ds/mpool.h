@@ -81,6 +81,12 @@ void ucs_mpool_cleanup(ucs_mpool_t *mp, int check_leaks);
 /* Objects in use now. Walks the free list: for tests and reports. */
 unsigned ucs_mpool_num_used(const ucs_mpool_t *mp);
 
+/* Bytes of memory of the objects made so far. */
+UCS_INLINE size_t ucs_mpool_memory(const ucs_mpool_t *mp)
+{
+    return mp->num_elems * mp->stride;
+}
+
 /* The part of get that runs when the free list is empty: makes objects and returns one, or NULL. */
 void *ucs_mpool_get_grow(ucs_mpool_t *mp);
 

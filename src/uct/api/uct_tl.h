@@ -299,7 +299,7 @@ typedef struct {
      * run on, or those of one of them, if they are more; at most INT_MAX. May take microseconds.
      * NULL: none. */
     unsigned (*num_rivals)(uct_iface_t *iface);
-    /* Bytes of shared and of private memory that the interface holds now. */
+    /* Bytes of shared and of private memory that the interface holds now. Not NULL. */
     void (*memory_used)(uct_iface_t *iface, size_t *shared_p, size_t *private_p);
 } uct_iface_ops_t;
 

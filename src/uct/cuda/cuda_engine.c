@@ -714,7 +714,7 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_t *iface)
 void uct_cuda_iface_memory_used(uct_iface_t *iface, size_t *shared_p, size_t *private_p)
 {
     uct_cuda_engine_t *engine = uct_cuda_iface_engine(iface);
-    size_t size               = engine->copies.num_elems * engine->copies.stride;
+    size_t size               = ucs_mpool_memory(&engine->copies);
     const uct_cuda_queue_t *queue;
 
     ucs_list_for_each(queue, &engine->queues, list) {

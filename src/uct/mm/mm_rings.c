@@ -18,6 +18,7 @@
 #include <ucs/sys/sys.h>
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define UCT_MM_BLOCK_FIRST 4  /* rings of the first block */
@@ -136,8 +137,12 @@ void uct_mm_rings_cleanup(uct_mm_iface_t *iface)
 size_t uct_mm_rings_shared(const uct_mm_iface_t *iface)
 {
     uct_mm_block_t *block;
-    size_t length = (iface->buffers != NULL) ? iface->buffers->length : 0;
+    struct stat st;
+    size_t length = 0;
 
+    if ((iface->buffers != NULL) && (ucs_sys_fstat(iface->buffers->fd, &st) == 0)) {
+        length = (size_t)st.st_blocks * S_BLKSIZE; /* pages that were used */
+    }
     ucs_list_for_each(block, &iface->blocks, list) {
         length += block->segment->length;
     }

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <dirent.h>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -203,6 +204,22 @@ memory_use memory_of_self()
         }
     }
     return use;
+}
+
+size_t shared_memory_made()
+{
+    size_t size = 0;
+
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone;
+        const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+        struct stat st;
+
+        if ((target.rfind("/memfd:", 0) == 0) && (stat(entry.path().c_str(), &st) == 0)) {
+            size += static_cast<size_t>(st.st_blocks) * 512;
+        }
+    }
+    return size;
 }
 
 } // namespace mp

@@ -49,6 +49,9 @@ struct memory_use {
 };
 memory_use memory_of_self();
 
+/* Bytes that the open memfds of this process hold. */
+size_t shared_memory_made();
+
 } // namespace mp
 
 #endif

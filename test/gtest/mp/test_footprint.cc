@@ -8,6 +8,7 @@
 
 #include <ucs/sys/compiler.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <malloc.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ constexpr size_t   PRIVATE_MAX   = 2u << 20;
 constexpr size_t   ADDRESS_MAX   = 64;
 constexpr size_t   ENDPOINT_MAX  = 2048;     /* bytes */
 constexpr unsigned ENDPOINTS     = 1000;
+constexpr unsigned UNEXPECTED    = 10000;    /* messages */
 
 /* Where the identity lies in an address: each value is another peer. */
 constexpr size_t UID_OFFSET = 4;
@@ -83,6 +85,31 @@ private:
     ucp_ep_h                          m_eps[ENDPOINTS];
     unsigned                          m_failed = 0;
 };
+
+struct told_memory {
+    size_t shared, own, messages;
+};
+
+told_memory memory_told_by(ucp_worker_h worker)
+{
+    constexpr const char *NAME = " memory: ";
+    told_memory told           = {};
+    char *text                 = nullptr;
+    size_t length              = 0;
+    FILE *stream               = open_memstream(&text, &length);
+
+    ucp_worker_print_info(worker, stream);
+    fclose(stream);
+    const char *row = strstr(text, NAME);
+    EXPECT_NE(nullptr, row) << text;
+    if (row != nullptr) {
+        EXPECT_EQ(3, sscanf(row + strlen(NAME),
+                            "%zu bytes shared, %zu of its own (for messages %zu", &told.shared,
+                            &told.own, &told.messages)) << text;
+    }
+    free(text);
+    return told;
+}
 
 } // namespace
 
@@ -147,6 +174,48 @@ TEST(footprint, memory_of_a_pair)
         EXPECT_LE(after.shared_size - before.shared_size, 2 * (SHARED_MAX + BUFFERS_MAX));
         if (mp::slowness() == 1) {
             EXPECT_LE(after.anonymous - before.anonymous, PRIVATE_MAX);
+        }
+        n.barrier();
+    });
+    EXPECT_TRUE(both.join());
+}
+
+/* What the worker tells of its memory, against what the kernel gave this process for it: shared
+ * memory by what its descriptors hold, its own by pages. */
+TEST(footprint, what_a_worker_tells_of_its_memory)
+{
+#if UCS_HAVE_ASAN || UCS_HAVE_TSAN
+    GTEST_SKIP() << "the sanitizer's allocator maps memory of its own";
+#endif
+    if (mp::slowness() > 1) {
+        GTEST_SKIP() << "private memory is the sanitizer's";
+    }
+    processes both(2);
+
+    both.start_all([](self &me) {
+        std::vector<uint8_t> buffer(4000);
+        malloc_trim(0);
+        const mp::memory_use before = mp::memory_of_self();
+        node n(me);
+
+        n.connect_all();
+        if (me.index() == 0) {
+            for (unsigned i = 0; i < UNEXPECTED; ++i) {
+                EXPECT_EQ(UCS_OK, n.wait(n.send(n.ep(1), buffer.data(), buffer.size(), i)));
+            }
+        }
+        n.barrier(); /* they have come before its last message */
+        if (me.index() == 1) {
+            const told_memory told = memory_told_by(n.worker());
+            const size_t own       = mp::memory_of_self().anonymous - before.anonymous;
+            const size_t shared    = mp::shared_memory_made();
+
+            EXPECT_GT(told.messages, UNEXPECTED * buffer.size());
+            EXPECT_NEAR(told.own, own, own / 20);
+            EXPECT_NEAR(told.shared, shared, shared / 20);
+            for (unsigned i = 0; i < UNEXPECTED; ++i) {
+                EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.data(), buffer.size(), i)));
+            }
         }
         n.barrier();
     });

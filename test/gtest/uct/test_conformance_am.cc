@@ -466,9 +466,6 @@ TEST_P(am_test, memory_stays_within_bounds)
     const way how = m_ways[0];
     size_t shared, private_bytes;
 
-    if (m_tl->iface.memory_used == nullptr) {
-        GTEST_SKIP() << "the transport does not tell its memory";
-    }
     a().tl->iface.memory_used(a().iface, &shared, &private_bytes);
     EXPECT_LE(shared, 1u << 20) << "idle";
     EXPECT_LE(private_bytes, 2u << 20) << "idle";

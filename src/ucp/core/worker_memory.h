@@ -1,0 +1,23 @@
+/* Halyard: the memory that a worker holds, for people who wonder where theirs is.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef UCP_CORE_WORKER_MEMORY_H
+#define UCP_CORE_WORKER_MEMORY_H
+
+#include <ucp/core/worker.h>
+
+/* Bytes, with what its transports hold. Not: memory of ucp_mem_map and of the context, and what
+ * libraries below allocate. */
+typedef struct {
+    size_t shared;   /* that other processes map */
+    size_t own;
+    size_t messages; /* of own: those that nobody has taken yet, and room for the next */
+    size_t requests; /* of own */
+    size_t device;   /* on devices, to stage in */
+} ucp_worker_memory_t;
+
+/* Called with the worker's lock held. Walks its lists: for reports. */
+void ucp_worker_memory(ucp_worker_t *worker, ucp_worker_memory_t *memory);
+
+#endif
