@@ -120,6 +120,10 @@ void ucp_rndv_data_handle(void *arg, const void *data, size_t length)
         user       = (ucp_device_user_t){.id = req, .result = &req->recv.result};
         ucp_device_write(req->worker, &user, (char *)req->buffer + offset,
                          req->recv.total - req->recv.received, data, length);
+    } else if (ucs_unlikely(req->recv.is_suspect | req->recv.is_written) &&
+               ucp_dt_is_contig(req->datatype) &&
+               !ucs_sys_populate((const char *)req->buffer + offset, length, 1)) {
+        status = UCS_ERR_INVALID_ADDR; /* what a copy could not be written to is not there */
     } else {
         status = ucp_dt_unpack(req, offset, data, length);
     }

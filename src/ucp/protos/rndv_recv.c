@@ -255,6 +255,7 @@ void ucp_rndv_recv_range(ucp_request_t *req, ucp_peer_t *peer, const ucp_wire_rt
     req->recv.offset      = 0;
     req->recv.is_given_up = 0;
     req->recv.is_written  = 0;
+    req->recv.is_suspect  = 0;
     req->recv.step        = UCP_RECV_WAIT;
     req->recv.has_ends    = (rts->flags & UCP_WIRE_RTS_ENDS) != 0;
     req->recv.ends        = (uint16_t)(rts->flags >> UCP_WIRE_RTS_ENDS_SHIFT);
@@ -325,8 +326,10 @@ static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t lengt
 {
     ucs_status_t status = ucp_rndv_read(req, (char *)req->buffer + offset, offset, length);
 
-    if (status == UCS_OK) {
+    if (ucs_likely(status == UCS_OK)) {
         ucp_rndv_recv_count(req, length);
+    } else {
+        req->recv.is_suspect = (status == UCS_ERR_INVALID_ADDR);
     }
     return status;
 }
@@ -334,7 +337,8 @@ static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t lengt
 void ucp_rndv_ask_for_rest(ucp_request_t *req, size_t offset, size_t length)
 {
     req->recv.step = UCP_RECV_WAIT;
-    ucp_rndv_send_rtr(req, offset, length, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST);
+    ucp_rndv_send_rtr(req, offset, length, UCP_WIRE_RTR_DATA | UCP_WIRE_RTR_LAST |
+                      (req->recv.is_suspect ? UCP_WIRE_RTR_FAULT : 0));
 }
 
 /* Our own send that the bytes come from: gone, or never was? */

@@ -160,11 +160,12 @@ ucs_status_t ucp_rndv_send_rts(ucp_request_t *req)
     }
     status = lane->ops->am_short_iov(lane, id, iov, num_iov);
     if (status == UCS_OK) {
-        req->send.step      = UCP_SEND_WAIT;
-        req->send.needs_ats = 1;
-        req->send.num_data  = 0;
-        req->send.is_both   = 0;
-        req->send.put_bytes = 0;
+        req->send.step       = UCP_SEND_WAIT;
+        req->send.needs_ats  = 1;
+        req->send.num_data   = 0;
+        req->send.is_both    = 0;
+        req->send.is_suspect = 0;
+        req->send.put_bytes  = 0;
     }
     return status;
 }
@@ -254,6 +255,11 @@ ucs_status_t ucp_rndv_send_data(ucp_request_t *req)
             break;
         }
         length = ucs_min(piece_max, req->send.data[0].end - req->send.data[0].offset);
+        if (ucs_unlikely(req->send.is_suspect) &&
+            !ucs_sys_populate((const char *)req->buffer + req->send.data[0].offset, length, 0)) {
+            ucp_rndv_send_cancel(req, UCS_ERR_INVALID_ADDR);
+            return UCS_ERR_INVALID_ADDR;
+        }
         status = ucp_rndv_send_piece(req, req->send.data[0].offset, &length);
         if (status != UCS_OK) {
             return status;
@@ -347,6 +353,7 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     status = ucp_rndv_write(req, (char *)req->buffer + offset, offset, length);
     if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->send.peer, status);
+        req->send.is_suspect = (status == UCS_ERR_INVALID_ADDR);
         ucp_rndv_add_data(req, offset, req->send.is_both ? length : req->send.end - offset);
         ucp_rndv_put_end(req);
         return;
@@ -594,6 +601,9 @@ static void ucp_rndv_deliver(ucp_request_t *req, const ucp_wire_rtr_t *rtr)
         return; /* the receiver will claim everything itself */
     }
     ucp_ep_take_back(req);
+    if (ucs_unlikely(rtr->flags & UCP_WIRE_RTR_FAULT) && ucp_dt_is_contig(req->datatype)) {
+        req->send.is_suspect = 1;
+    }
     if ((rtr->flags & UCP_WIRE_RTR_FRAGS) && (req->send.step == UCP_SEND_WAIT) &&
         ucp_rndv_staged_start(req, rtr->offset, rtr->length)) {
         return;

@@ -144,8 +144,9 @@ enum {
     UCP_WIRE_RTR_CLAIM = 32, /* DEVICE: if the receiver has not claimed the message by the word of
                                 its announcement, else ATS follows in spite of LAST; BOTH: what is
                                 claimed goes as DATA */
-    UCP_WIRE_RTR_WHOLE = 64 /* CLAIM, BOTH: the next ones of up to this length had better come
-                               whole */
+    UCP_WIRE_RTR_WHOLE = 64, /* CLAIM, BOTH: the next ones of up to this length had better come
+                                whole */
+    UCP_WIRE_RTR_FAULT = 128 /* DATA: a copy has found no memory there */
 };
 
 /* The halves of sync_index with UCP_WIRE_RTS_DEVICE. */

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
@@ -26,6 +27,11 @@
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14, glibc 2.35 */
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* ------------------------------------------------------------------ the real table */
 
@@ -364,6 +370,15 @@ void ucs_sys_hostname(char *name, size_t max)
     if (name[0] == '\0') {
         snprintf(name, max, "unknown");
     }
+}
+
+int ucs_sys_populate(const void *address, size_t length, int is_written)
+{
+    const uintptr_t first = ucs_align_down((uintptr_t)address, ucs_sys_page_size());
+
+    return (ucs_sys_madvise((void *)first, (uintptr_t)address + length - first,
+                            is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) ||
+           ((errno != ENOMEM) && (errno != EFAULT));
 }
 
 ucs_status_t ucs_sys_read_file(const char *path, char *buf, size_t max, size_t *length_p)

@@ -231,6 +231,11 @@ void ucs_sys_get_cpus(cpu_set_t *cpus);
  * the system does not tell. Reads files: some 20 us. */
 void ucs_sys_get_cache_cpus(unsigned cpu, cpu_set_t *cpus);
 
+/* Brings in the pages of memory, to be read or written. Returns 0 where some of it is not there;
+ * what the kernel does not tell of (before Linux 5.14; memory of devices, or that may not be
+ * touched) counts as there. */
+int ucs_sys_populate(const void *address, size_t length, int is_written);
+
 /* Read a small file (as in /proc or /sys) into buf, at most max - 1 bytes, terminated. Returns
  * UCS_ERR_NO_ELEM where it cannot be opened, UCS_ERR_IO_ERROR where reading fails,
  * UCS_ERR_EXCEEDS_LIMIT where the file is larger (buf then holds its beginning). No logging. */

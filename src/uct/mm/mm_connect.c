@@ -250,7 +250,7 @@ static ucs_status_t uct_mm_welcome_map(uct_mm_ep_t *ep, const uct_mm_welcome_t *
     }
 
     ring = (uint8_t *)ep->segments[welcome->num_segments - 1]->address + welcome->offset;
-    uct_mm_populate(ring, uct_mm_ring_size(&shape)); /* the memory is there, but not mapped */
+    (void)ucs_sys_populate(ring, uct_mm_ring_size(&shape), 1); /* else each page is a fault */
     uct_mm_writer_init(&ep->writer, ring, &shape, &uct_mm_iface(ep->super.iface)->side);
     if (ep->segments[2] != NULL) {
         buffers = (uint8_t *)ep->segments[2]->address + welcome->buffers_offset;

@@ -9,11 +9,6 @@
 #include <ucs/arch/cpu.h>
 #include <ucs/debug/assert.h>
 #include <ucs/sys/sys.h>
-#include <sys/mman.h>
-
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14, glibc 2.35 */
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* Bytes from which on messages go through buffers: all, or only those of streams where single ones
  * take longer so. They are written and read by one copy each, and lie so far apart that the longer
@@ -42,14 +37,6 @@
 #define UCT_MM_NEAR_LOOKS 16
 #define UCT_MM_FAR_LOOKS  64
 #define UCT_MM_SLOW_LOOKS 4
-
-void uct_mm_populate(void *address, size_t length)
-{
-    const uintptr_t first = ucs_align_down((uintptr_t)address, ucs_sys_page_size());
-
-    (void)ucs_sys_madvise((void *)first, (uintptr_t)address + length - first,
-                          MADV_POPULATE_WRITE);
-}
 
 int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape)
 {
@@ -294,8 +281,8 @@ static void uct_mm_writer_claim(const uct_mm_writer_t *writer, uint32_t count)
 static void uct_mm_buffers_ready(uct_mm_buffers_t *buffers, size_t length)
 {
     if ((buffers->stride > 1) || (length >= buffers->size / 2)) {
-        uct_mm_populate(buffers->address + (buffers->num_ready * buffers->size),
-                        UCT_MM_BUFFERS_READY * buffers->size);
+        (void)ucs_sys_populate(buffers->address + (buffers->num_ready * buffers->size),
+                               UCT_MM_BUFFERS_READY * buffers->size, 1);
     }
     buffers->num_ready += UCT_MM_BUFFERS_READY;
 }

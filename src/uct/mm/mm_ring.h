@@ -232,10 +232,6 @@ UCS_INLINE size_t uct_mm_part_end(size_t length, uint32_t count, uint32_t index)
     return (index + 1 == count) ? length : uct_mm_part_start(length, count, index + 1);
 }
 
-/* Has the kernel provide the pages of shared memory before they are touched. Not all kernels can;
- * it is all the same, but for the time that faults take. */
-void uct_mm_populate(void *address, size_t length);
-
 /* True if the numbers (from a peer) describe a ring. */
 int uct_mm_ring_shape_is_valid(const uct_mm_ring_shape_t *shape);
 

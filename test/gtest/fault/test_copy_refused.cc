@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 using mp::node;
@@ -251,6 +252,98 @@ TEST(copy_refused_later, is_told)
     EXPECT_LE(1u, count) << log;
     EXPECT_GE(2u, count) << log;
 }
+
+/* Whose memory is gone from under a message that is under way, by which scheme it is moved. */
+struct loss {
+    const char *scheme;
+    unsigned    loser;
+    bool        is_cut; /* it lies in a file, which was made shorter; else it was unmapped */
+};
+
+std::ostream &operator<<(std::ostream &out, const loss &l)
+{
+    return out << l.scheme << ", " << ((l.loser == SENDER) ? "source" : "destination")
+               << (l.is_cut ? ", cut" : ", unmapped");
+}
+
+class memory_lost : public testing::TestWithParam<loss> {
+};
+
+/* The program has taken away half of a buffer whose message is under way. Its own operation ends
+ * with an error, and so does a receive of half a message; nobody dies, later messages are whole. */
+TEST_P(memory_lost, half_of_a_buffer)
+{
+    const loss l = GetParam();
+    processes both(2);
+
+    both.start_all([&](self &me) {
+        constexpr size_t LENGTH = 8u << 20;
+        ucs_status_ptr_t request = nullptr;
+
+        setenv("UCX_RNDV_SCHEME", l.scheme, 1);
+        node n(me);
+        n.connect_all();
+        transfer(me, n, 1u << 20, 1, 0, nothing); /* copies are proved */
+
+        const int file = memfd_create("buffer", 0);
+        ASSERT_EQ(0, ftruncate(file, LENGTH));
+        auto *buffer = static_cast<uint8_t *>(mmap(nullptr, LENGTH, PROT_READ | PROT_WRITE,
+                                                   MAP_SHARED, file, 0));
+        ASSERT_NE(MAP_FAILED, buffer);
+        const auto begin = [&]() {
+            memset(buffer, 1, LENGTH);
+            request = (me.index() == SENDER) ? n.send(n.ep(RECEIVER), buffer, LENGTH, 2) :
+                                               n.recv(buffer, LENGTH, 2);
+            ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+        };
+        if (me.index() == l.loser) {
+            begin();
+            ASSERT_EQ(0, l.is_cut ? ftruncate(file, LENGTH / 2) :
+                                    munmap(buffer + LENGTH / 2, LENGTH / 2));
+        }
+        n.barrier();
+        if (me.index() != l.loser) {
+            begin();
+        }
+        const ucs_status_t status = n.wait(request);
+        if (me.index() == l.loser) {
+            EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
+        } else if (me.index() == RECEIVER) {
+            EXPECT_EQ(UCS_ERR_INVALID_ADDR, status); /* it has got half a message */
+        } else {
+            EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_INVALID_ADDR)) << status;
+        }
+        for (uint64_t id = 3; id < 6; ++id) {
+            transfer(me, n, (1u << 20) + id, id, 0, nothing);
+        }
+        end(n);
+        close(file);
+    });
+    EXPECT_TRUE(both.join());
+    EXPECT_EQ(std::string::npos, both.log().find("ERROR")) << both.log();
+}
+
+static std::vector<loss> all_losses()
+{
+    std::vector<loss> list;
+
+    for (const char *scheme : {"get_zcopy", "put_zcopy", "both"}) {
+        for (unsigned loser : {SENDER, RECEIVER}) {
+            list.push_back({scheme, loser, false});
+            list.push_back({scheme, loser, true});
+        }
+    }
+    return list;
+}
+
+static std::string loss_name(const testing::TestParamInfo<loss> &info)
+{
+    return std::string(info.param.scheme) +
+           ((info.param.loser == SENDER) ? "_source" : "_destination") +
+           (info.param.is_cut ? "_cut" : "_unmapped");
+}
+
+INSTANTIATE_TEST_SUITE_P(, memory_lost, testing::ValuesIn(all_losses()), loss_name);
 
 static std::vector<refusal> all_refusals()
 {
