@@ -154,7 +154,7 @@ static ucs_status_t start_copy(void *arg, size_t offset, size_t length, uct_comp
 {
     place_t *p = arg;
 
-    return p->iface->tl->iface.copy(p->iface, p->dest + offset, p->src + offset, length, comp);
+    return p->iface->tl->iface.copy(p->iface, p->dest + offset, p->src + offset, length, 0, comp);
 }
 
 static double time_raw(char *dest, char *src, size_t length)

@@ -414,7 +414,7 @@ static int sim_device_fails(void)
 }
 
 static ucs_status_t sim_device_copy(uct_iface_t *iface, void *dest, const void *src, size_t length,
-                                    uct_completion_t *comp)
+                                    unsigned flags UCS_UNUSED, uct_completion_t *comp)
 {
     const unsigned number   = ucs_container_of(iface, sim_device_iface_t, super)->number;
     sim_transfer_t transfer = {.iface  = iface,

@@ -332,11 +332,17 @@ int ucp_device_has_slow(ucp_worker_t *worker, const void *address)
 
 /* ---- copies by this side ---- */
 
-ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, size_t length)
+static ucs_status_t ucp_device_copy_now(ucp_worker_t *worker, void *dest, const void *src,
+                                        size_t length, unsigned flags)
 {
     uct_iface_t *iface = worker->device.iface;
 
-    return (length == 0) ? UCS_OK : iface->tl->iface.copy(iface, dest, src, length, NULL);
+    return (length == 0) ? UCS_OK : iface->tl->iface.copy(iface, dest, src, length, flags, NULL);
+}
+
+ucs_status_t ucp_device_copy(ucp_worker_t *worker, void *dest, const void *src, size_t length)
+{
+    return ucp_device_copy_now(worker, dest, src, length, 0);
 }
 
 ucs_status_t ucp_device_stage(ucp_request_t *req)
@@ -414,9 +420,8 @@ static ucs_status_t ucp_device_store(ucp_worker_t *worker, const ucp_device_user
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
 
     if (user->mem_id == 0) {
-        worker->device.iface->copies_in_rows = worker->device.is_shared;
-        status = ucp_device_copy(worker, address, src, length);
-        worker->device.iface->copies_in_rows = 0;
+        status = ucp_device_copy_now(worker, address, src, length,
+                                     worker->device.is_shared ? UCT_COPY_IN_ROWS : 0);
     } else if (ucp_mem_hold(worker->context, user->mem_id, (uintptr_t)address, length,
                             UCP_MEM_WRITE) != NULL) {
         status = ucp_device_copy(worker, address, src, length);
@@ -600,7 +605,7 @@ ucs_status_t ucp_device_copy_async(ucp_request_t *req, void *dest, const void *s
 
     req->copy.comp = (uct_completion_t){ucp_device_copied, 1, UCS_OK};
     req->copy.then = then;
-    status         = iface->tl->iface.copy(iface, dest, src, length, &req->copy.comp);
+    status         = iface->tl->iface.copy(iface, dest, src, length, 0, &req->copy.comp);
     if (status == UCS_INPROGRESS) {
         ucp_device_hold_copy(req, iface);
     }

@@ -187,6 +187,10 @@ struct uct_rkey { /* base of a transport's unpacked remote key */
 #define UCT_MEM_ALLOC_MANAGED 4u /* memory that the device and this processor both reach */
 #define UCT_MEM_ALLOC_PINNED  8u /* memory of the host that devices reach, where that is allowed */
 
+/* The copy may be seen byte by byte: a short one to a device that another process uses, too, may go
+ * in two parts for that. */
+#define UCT_COPY_IN_ROWS 1u
+
 /* What a transport knows of an address. */
 typedef struct {
     ucs_memory_type_t type;   /* UCS_MEMORY_TYPE_HOST: this processor may touch it as any other */
@@ -274,9 +278,9 @@ typedef struct {
     /* Copies between places of this process of which mem_query knows one at least, in no order with
      * other copies. comp NULL: UCS_OK once the bytes are there, having polled for them; calls no
      * completions of others meanwhile. UCS_ERR_TIMED_OUT: they do not come, but still may: the
-     * places may be read and written. Else as any operation. */
+     * places may be read and written. Else as any operation. flags: UCT_COPY_xx. */
     ucs_status_t (*copy)(uct_iface_t *iface, void *dest, const void *src, size_t length,
-                         uct_completion_t *comp);
+                         unsigned flags, uct_completion_t *comp);
     /* Registers memory for as long as some operation lasts: for peers of this interface to get from
      * it (is_remote), or for get_zcopy of this interface to write to (then *mem_p may be NULL:
      * there is no need). Ended by the domain's release, before the interface is closed. The packed
@@ -398,9 +402,6 @@ struct uct_iface {
                                              is under way: closing does not wait for it either */
     int                is_stuck;          /* set while it is closed: a copy has not ended in time,
                                              so a device may still read and write its places */
-    int                copies_in_rows;    /* set by its user around a copy that may be seen byte by
-                                             byte: a short one to a device that another process
-                                             uses, too, may go in two parts for that */
 };
 
 typedef enum {

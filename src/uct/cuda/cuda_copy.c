@@ -288,7 +288,7 @@ static void uct_cuda_copy_limits(uct_iface_t *iface UCS_UNUSED, uct_op_t op UCS_
 }
 
 static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const void *src,
-                                       size_t length, uct_completion_t *comp)
+                                       size_t length, unsigned flags, uct_completion_t *comp)
 {
     uct_cuda_engine_t *engine       = uct_cuda_iface_engine(iface);
     const uct_cuda_driver_t *driver = uct_cuda_driver();
@@ -319,7 +319,7 @@ static ucs_status_t uct_cuda_copy_copy(uct_iface_t *iface, void *dest, const voi
         return status;
     }
     uct_cuda_part_init(&part, queue, (uintptr_t)dest, to.kind, (uintptr_t)src, from.kind, length);
-    part.in_rows = iface->copies_in_rows && (from.kind < UCT_CUDA_MANAGED) &&
+    part.in_rows = (flags & UCT_COPY_IN_ROWS) && (from.kind < UCT_CUDA_MANAGED) &&
                    (length <= UCT_CUDA_ROWS_MAX);
     return uct_cuda_engine_post(engine, &part, 1, comp, NULL);
 }

@@ -34,13 +34,14 @@ ucs_status_t query(const worker &w, const void *address, uct_mem_info_t *info)
     return w.tl->md.mem_query(w.md, address, 1, info);
 }
 
-ucs_status_t copy(worker &w, void *dest, const void *src, size_t length, bool waits)
+ucs_status_t copy(worker &w, void *dest, const void *src, size_t length, bool waits,
+                  unsigned flags = 0)
 {
     if (waits) {
-        return w.tl->iface.copy(w.iface, dest, src, length, nullptr);
+        return w.tl->iface.copy(w.iface, dest, src, length, flags, nullptr);
     }
     return finish({&w}, [&](uct_completion_t *comp) {
-        return w.tl->iface.copy(w.iface, dest, src, length, comp);
+        return w.tl->iface.copy(w.iface, dest, src, length, flags, comp);
     });
 }
 
@@ -333,7 +334,7 @@ TEST(cuda_copy, a_flood)
             comps.emplace_back();
             const ucs_status_t status = w.tl->iface.copy(
                 w.iface, static_cast<uint8_t *>(device.address) + slot * SLOT, src + from, length,
-                &comps.back().base);
+                0, &comps.back().base);
             ASSERT_EQ(UCS_INPROGRESS, status);
             EXPECT_EQ(UCS_ERR_BUSY, w.tl->iface.event_arm(w.iface));
             for (size_t i = rnd.below(3); i > 0; --i) {
@@ -368,7 +369,6 @@ TEST(cuda_copy, in_rows_where_the_device_is_shared)
         const auto device = cuda.make(kind::DEVICE, SIZE);
         const auto pinned = cuda.make(kind::PINNED, SIZE);
         cuda.write(device.address, model);
-        w.iface->copies_in_rows = 1;
         for (size_t length : {1, 2, 3, 4, 5, 8, 15, 1000, 1001, 32766, 32767, 32768, 32769,
                               39000}) {
             for (bool is_pinned : {false, true}) {
@@ -380,11 +380,11 @@ TEST(cuda_copy, in_rows_where_the_device_is_shared)
                     memcpy(pinned.address, data.data(), length);
                 }
                 ASSERT_EQ(UCS_OK, copy(w, dest, is_pinned ? pinned.address : data.data(), length,
-                                       true));
+                                       true, UCT_COPY_IN_ROWS));
                 std::copy(data.begin(), data.end(), model.begin() + static_cast<long>(offset));
                 ASSERT_EQ(model, cuda.read(device.address, SIZE)) << length;
                 bytes back(length);
-                ASSERT_EQ(UCS_OK, copy(w, back.data(), dest, length, true));
+                ASSERT_EQ(UCS_OK, copy(w, back.data(), dest, length, true, UCT_COPY_IN_ROWS));
                 ASSERT_EQ(data, back) << length;
                 if (!cuda_program::is_real()) {
                     const bool is_short = (length > 1) && (length <= 32768);
@@ -410,9 +410,9 @@ TEST_F(fake_cuda, rows_are_refused)
                 cuda.init();
                 cuda.use_primary();
                 const auto device = cuda.make(kind::DEVICE, data.size());
-                w.iface->copies_in_rows = 1;
                 cuda.fail("cuMemcpy2DAsync", k, 801, all);
-                EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), true));
+                EXPECT_EQ(UCS_OK, copy(w, device.address, data.data(), data.size(), true,
+                                       UCT_COPY_IN_ROWS));
                 EXPECT_EQ(data, cuda.read(device.address, data.size()));
                 EXPECT_EQ(0u, cuda.misuses());
             });
@@ -441,7 +441,7 @@ TEST_F(fake_cuda, copies_go_in_batches)
                 comps.emplace_back();
                 ASSERT_EQ(UCS_INPROGRESS,
                           w.tl->iface.copy(w.iface, static_cast<uint8_t *>(b.address) + i * 64,
-                                           static_cast<uint8_t *>(a.address) + i * 64, 64,
+                                           static_cast<uint8_t *>(a.address) + i * 64, 64, 0,
                                            &comps.back().base));
                 EXPECT_EQ(1u, cuda.calls("cuMemcpyAsync")) << "the first one goes at once";
             }
@@ -557,7 +557,7 @@ TEST_F(fake_cuda, a_context_goes)
             EXPECT_EQ(data, back);
             for (completion &comp : comps) {
                 EXPECT_EQ(UCS_INPROGRESS, w.tl->iface.copy(w.iface, device.address, data.data(),
-                                                           data.size(), &comp.base));
+                                                           data.size(), 0, &comp.base));
             }
             if (round % 2) {
                 w.progress();
@@ -738,7 +738,7 @@ TEST_F(fake_cuda, a_device_is_reset)
             EXPECT_EQ(UCS_OK, copy(w, old.address, data.data(), data.size(), false));
             for (size_t i = 0; (i < comps.size()) && (round % 2); ++i) {
                 EXPECT_EQ(UCS_INPROGRESS, w.tl->iface.copy(w.iface, old.address, data.data(),
-                                                           data.size(), &comps[i].base));
+                                                           data.size(), 0, &comps[i].base));
             }
             EXPECT_EQ(0, cuda.call("cuDevicePrimaryCtxRelease_v2", 0));
             ASSERT_EQ(ctx, cuda.use_primary());
@@ -820,7 +820,7 @@ TEST_F(fake_cuda, each_call_of_the_driver_fails)
                     comps.emplace_back();
                     uint8_t *dest = static_cast<uint8_t *>(device.address) + i * 5000;
                     const ucs_status_t status = w.tl->iface.copy(
-                        w.iface, dest, (i % 2) ? other.address : data.data(), 5000,
+                        w.iface, dest, (i % 2) ? other.address : data.data(), 5000, 0,
                         &comps.back().base);
                     if (status != UCS_INPROGRESS) {
                         EXPECT_TRUE(UCS_STATUS_IS_ERR(status));
@@ -880,7 +880,7 @@ TEST_F(fake_cuda, a_question_fails_amid_copies)
                     comps.emplace_back();
                     ASSERT_EQ(UCS_INPROGRESS,
                               w.tl->iface.copy(w.iface, (i % 2) ? back.data() + offset : dest,
-                                               (i % 4) ? src : data.data() + offset, LENGTH,
+                                               (i % 4) ? src : data.data() + offset, LENGTH, 0,
                                                &comps.back().base));
                 }
                 cuda.fail(name, k, 999);
@@ -916,7 +916,7 @@ TEST_F(fake_cuda, the_driver_goes_first)
         completion comp;
         EXPECT_EQ(UCS_OK, w.tl->md.alloc(w.md, nullptr, 64, UCT_MEM_ALLOC_MANAGED, &mem));
         EXPECT_EQ(UCS_INPROGRESS, w.tl->iface.copy(w.iface, device.address, data.data(),
-                                                   data.size(), &comp.base));
+                                                   data.size(), 0, &comp.base));
         cuda.set("gone", 1);
         EXPECT_TRUE(run_until({&w}, [&]() { return comp.calls != 0; }));
         EXPECT_EQ(UCS_ERR_NO_DEVICE, comp.base.status);
@@ -1008,7 +1008,7 @@ TEST(cuda_copy, closing_waits)
             for (size_t i = 0; i < comps.size(); ++i) {
                 EXPECT_EQ(UCS_INPROGRESS,
                           w.tl->iface.copy(w.iface, device.address,
-                                           (i % 2) ? data.data() : pinned.address, data.size(),
+                                           (i % 2) ? data.data() : pinned.address, data.size(), 0,
                                            &comps[i].base));
             }
         }

@@ -1865,7 +1865,7 @@ TEST_F(fake_cuda_ipc, each_system_call_fails)
                     w.tl->md.release(mem);
                 }
                 if ((w.tl->iface.copy != nullptr) &&
-                    (w.tl->iface.copy(w.iface, device.address, data.data(), data.size(),
+                    (w.tl->iface.copy(w.iface, device.address, data.data(), data.size(), 0,
                                       &comp.base) == UCS_INPROGRESS)) {
                     EXPECT_TRUE(run_until({&w}, [&]() { return comp.calls != 0; }));
                 }
