@@ -55,7 +55,7 @@ int perf_session_fail(perf_session_t *session, ucs_status_t status, const char *
     va_end(args);
     if ((status == UCS_ERR_UNSUPPORTED) && (session->op != NULL) &&
         (session->op->features != 0)) {
-        snprintf(text, sizeof(text), "this libucp (%s) does not support the test %s yet: %s: %s",
+        snprintf(text, sizeof(text), "libucp %s as it is set cannot do the test %s: %s: %s",
                  ucp_get_version_string(), session->params.test, what,
                  ucs_status_string(status));
     } else {
