@@ -294,6 +294,7 @@ struct uct_ofi_peer {
     uint8_t            is_heard;      /* it has given a sign of life since it was looked at last, */
     uint8_t            has_spoken;    /* and that was a message: its process makes progress */
     uint8_t            is_reached;    /* a question has ended since it was asked last */
+    uint8_t            was_away;      /* we were, since then */
     uint8_t            is_known;      /* it has ever said something */
     uint8_t            is_gone_due;   /* its end is to be reported by progress */
     uint8_t            is_port_asked; /* by the peer's last HELLO, or a PING since */

@@ -36,6 +36,7 @@ void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
     if (peer->asked_ns == 0) {
         peer->asked_ns   = ucs_sys_clock_ns();
         peer->is_reached = 0;
+        peer->was_away   = 0;
     }
     uct_ofi_peer_say(peer, what);
 }
@@ -396,6 +397,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
     if (status == UCS_OK) {
         peer->asked_ns   = now_ns; /* it is there, and busy with something else */
         peer->is_reached = 0;
+        peer->was_away   = 0;
         ++peer->num_probes;
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);
@@ -560,8 +562,11 @@ void uct_ofi_alive_look(uct_ofi_iface_t *iface, uint64_t now_ns)
             continue;
         }
         if (peer->asked_ns != 0) {
-            if (gap_ns > (timeout_ns / 2)) {
-                peer->asked_ns = now_ns; /* it is we who were away: its answer may lie here */
+            /* It is we who were away: its answer may lie here. Where we always are, its kernel can
+             * be judged all the same, which one look asks and which has answered by the next. */
+            if ((gap_ns > (timeout_ns / 2)) && !(peer->was_away && iface->is_tcp)) {
+                peer->asked_ns = now_ns;
+                peer->was_away = 1;
             }
             uct_ofi_alive_judge(peer, now_ns, timeout_ns);
         } else if (!peer->is_heard || (peer->num_untaken > 0) ||

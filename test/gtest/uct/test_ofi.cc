@@ -6,6 +6,7 @@
 #include "sys_meter.h"
 #include "world.h"
 
+#include <fake_sys.h>
 #include <seed.h>
 #include <ucp/world.h>
 
@@ -480,6 +481,37 @@ TEST_F(ofi, reads_from_who_computes)
     EXPECT_GT(reads, 10u);
     EXPECT_TRUE(a.failed.empty());
     EXPECT_TRUE(run_until({&a, &b}, [&]() { return received == 2; }));
+}
+
+/* To whom so much time passes between looks each time that it was away. */
+uint64_t g_ahead_ns;
+
+TEST_F(ofi, who_makes_progress_seldom_hears_of_a_death)
+{
+    log_levels quiet("fatal");
+    const environment so_long(settings{{"UCX_OFI_TIMEOUT", "1s"}});
+    worker a(m_tl);
+    ASSERT_EQ(UCS_OK, a.status());
+    if (!uct_ofi_iface(a.iface)->is_tcp) {
+        GTEST_SKIP() << "no kernel is asked";
+    }
+    auto b              = std::make_unique<worker>(m_tl);
+    uct_ep_t *ep        = a.connect(b->where());
+    ucs_sys_ops_t table = ucs_sys_real;
+    b.reset();
+    g_ahead_ns     = 0;
+    table.clock_ns = []() { return ucs_sys_real.clock_ns() + g_ahead_ns; };
+    const fake_sys fake(table);
+    (void)post(ep, way::SHORT, 1, pattern(0, 8), 0);
+    uint64_t look_ns = 0;
+    EXPECT_TRUE(run_until({&a}, [&]() {
+        if (uct_ofi_iface(a.iface)->look_ns != look_ns) {
+            look_ns     = uct_ofi_iface(a.iface)->look_ns;
+            g_ahead_ns += 700000000;
+        }
+        return !a.failed.empty();
+    }));
+    ASSERT_EQ(1u, a.failed.size());
 }
 
 /* A process that computes accepts no connections, so its kernel has soon no room for more of those
