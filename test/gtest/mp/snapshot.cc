@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 #include <ucs/sys/compiler.h>
 
+#include <algorithm>
 #include <cstring>
 #include <dirent.h>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <sstream>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -155,18 +157,21 @@ static void add_sysv(const std::function<bool(int creator)> &is_wanted,
 
 std::set<std::string> leftovers(const std::set<int> &creators)
 {
-    std::set<std::string> names;
+    std::set<std::string> left;
 
     for (unsigned looks = 0; looks < 100; ++looks) { /* names of programs beside us go at once */
-        names.clear();
+        std::set<std::string> names, still;
         add_names("/dev/shm", "halyard", names);
         add_sysv([&](int creator) { return creators.count(creator) != 0; }, names);
-        if (names.empty()) {
+        std::set_intersection(names.begin(), names.end(), left.begin(), left.end(),
+                              std::inserter(still, still.end()));
+        left = (looks == 0) ? names : still;
+        if (left.empty()) {
             break;
         }
         usleep(10000);
     }
-    return names;
+    return left;
 }
 
 std::set<std::string> all_names()
