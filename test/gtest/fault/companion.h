@@ -43,14 +43,23 @@ public:
         step();
     }
 
-    /* Turns until the condition is true; false: it was not in that time. */
+    /* Turns until the condition is true. */
+    template <typename condition_t>
+    void until(const condition_t &condition)
+    {
+        while (!condition()) {
+            turn();
+        }
+    }
+
+    /* The same, but for seconds of this process at most; whether the condition came true. */
     template <typename condition_t>
     bool until(const condition_t &condition, double seconds)
     {
-        const double end_s = now_s() + seconds;
+        own_time time;
 
         while (!condition()) {
-            if (now_s() > end_s) {
+            if (time.s() > seconds) {
                 return false;
             }
             turn();

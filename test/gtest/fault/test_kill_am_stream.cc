@@ -267,7 +267,7 @@ TEST_P(kill_am_stream, am_receiving)
 
                 s.connect_victim();
                 s.hear_from_victim();
-                ASSERT_TRUE(s.until([&]() { return messages.kept != nullptr; }, 30));
+                s.until([&]() { return messages.kept != nullptr; });
                 ASSERT_EQ(LARGE, messages.length);
                 s.keep(ops.take(s.n().worker(), messages.kept, buffer.data(), LARGE));
                 for (unsigned i = 0; (i < turns) && (s.in_flight() > 0);) {
@@ -306,7 +306,7 @@ TEST_P(kill_am_stream, am_taken_after_death)
 
                 s.connect_victim();
                 s.hear_from_victim();
-                ASSERT_TRUE(s.until([&]() { return messages.kept != nullptr; }, 30));
+                s.until([&]() { return messages.kept != nullptr; });
                 s.kill_victim();
                 if (takes) {
                     s.keep(ops.take(s.n().worker(), messages.kept, buffer.data(), LARGE));
@@ -343,7 +343,7 @@ TEST_P(kill_am_stream, am_fetched_whole)
             s.hear_from_victim();
             s.n().until([&]() { return me.at(VICTIM).words[1] != 0; });
             s.kill_victim();
-            ASSERT_TRUE(s.until([&]() { return messages.calls >= 5; }, 20));
+            s.until([&]() { return messages.calls >= 5; });
             if (messages.kept != nullptr) { /* it was read although the victim slept */
                 EXPECT_EQ(LARGE, messages.length);
                 EXPECT_EQ(-1, mp::find_difference(messages.kept, LARGE, TAG_LARGE));
@@ -378,7 +378,7 @@ TEST_P(kill_am_stream, am_answered_after_death)
 
             s.connect_victim();
             s.hear_from_victim();
-            ASSERT_TRUE(s.until([&]() { return messages.reply_ep != nullptr; }, 30));
+            s.until([&]() { return messages.reply_ep != nullptr; });
             s.kill_victim();
             for (size_t length : {(size_t)8, LARGE}) {
                 EXPECT_TRUE(UCS_PTR_IS_ERR(ops.am(messages.reply_ep, s.large(), length)));

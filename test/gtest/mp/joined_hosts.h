@@ -17,6 +17,12 @@ namespace mp {
 
 constexpr double TIMEOUT_S = 2; /* UCX_OFI_TIMEOUT */
 
+/* Seconds of a process in which it hears of a loss. */
+inline double news_s()
+{
+    return (TIMEOUT_S + 2) * slowness();
+}
+
 /* Words on the board. */
 enum { STAGE, LOST, LAST };
 

@@ -83,14 +83,14 @@ public:
         }
     }
 
-    /* The same, but for seconds at most; whether the condition came true. */
+    /* The same, but for seconds of this process at most; whether the condition came true. */
     template <typename condition_t>
     bool until(const condition_t &condition, double seconds)
     {
-        const double end_s = now_s() + seconds;
+        own_time time;
 
         while (!condition()) {
-            if (now_s() > end_s) {
+            if (time.s() > seconds) {
                 return false;
             }
             progress();

@@ -16,6 +16,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdarg>
 #include <cstdint>
@@ -39,6 +40,26 @@ struct slot {
 
 /* Monotonic time in seconds. */
 double now_s();
+
+/* Seconds that this process had, to bound what it waits for: of what passes between two looks a few
+ * milliseconds count at most, since longer it was stopped, or others had the processor. */
+class own_time {
+public:
+    double s()
+    {
+        const double now = now_s();
+
+        m_sum += std::min(now - m_last, LOOK_MAX_S);
+        m_last = now;
+        return m_sum;
+    }
+
+private:
+    static constexpr double LOOK_MAX_S = 0.01;
+
+    double m_last = now_s();
+    double m_sum  = 0;
+};
 
 /* Limit of a whole test of several processes: below that of main.cc, with time to print. */
 double limit_s();

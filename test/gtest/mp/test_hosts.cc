@@ -152,9 +152,11 @@ void exchange_with_all(node &n, self &me, uint64_t round)
     }
 }
 
-/* One of them is without its cable for less than the time-out. */
+/* One of them is without its cable for less than the time-out, however long it takes to put it in
+ * again. */
 TEST_F(between_hosts_four, everybody_with_everybody_in_spite_of_an_outage)
 {
+    m_environment.set({{"UCX_OFI_TIMEOUT", "100s"}});
     start_all([](self &me) {
         node n(me);
 
@@ -275,9 +277,8 @@ TEST_P(between_hosts, a_killed_process)
         ucs_status_ptr_t receive = n.recv(&word, 8, 2);
         ucs_status_ptr_t send    = n.send(ep, data.data(), data.size(), 3);
         me.own().words[STAGE]    = 1;
-        const double start_s     = mp::now_s();
-        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
-        EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
+        n.until([&]() { return me.own().words[LOST] != 0; });
+        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, mp::news_s()));
         EXPECT_TRUE((n.errors(ep).status == UCS_ERR_CONNECTION_RESET) ||
                     (n.errors(ep).status == UCS_ERR_ENDPOINT_TIMEOUT))
             << ucs_status_string(n.errors(ep).status);
@@ -306,6 +307,7 @@ TEST_P(between_hosts, a_killed_process)
     });
     ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 1; }, "traffic"));
     m_members.kill_now(1);
+    m_members.at(0).words[LOST] = 1;
     ASSERT_TRUE(m_members.until([this]() { return m_members.at(0).words[STAGE] == 2; },
                                 "the news"));
     start(1, [](self &me) {
@@ -382,7 +384,7 @@ TEST_F(between_hosts_ipv6, a_new_process_at_the_same_port)
         }
         EXPECT_EQ(port, port_of(me.at(1), there));
         EXPECT_GT(0, n.wait(n.send(ep, data.data(), data.size(), 2)));
-        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
+        n.until([&]() { return n.errors(ep).count != 0; });
         EXPECT_EQ(UCS_ERR_CONNECTION_RESET, n.errors(ep).status);
         n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
         n.connect(1, 2);
@@ -441,10 +443,10 @@ void receive_from_who_is_lost(self &me)
     while (me.own().words[LOST] == 0) {
         usleep(1000);
     }
-    const double start_s = mp::now_s();
+    EXPECT_TRUE(n.until([&]() {
+        return (n.errors(ep).count != 0) && ucp_request_is_completed(receive);
+    }, mp::news_s()));
     EXPECT_GT(0, n.wait(receive));
-    EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
-    EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
     EXPECT_EQ(1u, n.errors(ep).count);
     n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
     me.own().words[STAGE] = 3;
@@ -494,12 +496,15 @@ void reach_for_who_is_lost(self &me)
     while (me.own().words[LOST] == 0) {
         usleep(1000);
     }
-    const double start_s = mp::now_s();
+    EXPECT_TRUE(n.until([&]() {
+        return (n.errors(ep).count != 0) &&
+               std::all_of(requests.begin(), requests.end(), [](ucs_status_ptr_t each) {
+                   return !UCS_PTR_IS_PTR(each) || ucp_request_is_completed(each);
+               });
+    }, mp::news_s()));
     for (ucs_status_ptr_t each : requests) {
         EXPECT_GT(0, n.wait(each));
     }
-    EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
-    EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
     EXPECT_EQ(1u, n.errors(ep).count);
     ucp_rkey_destroy(remote.rkey);
     n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);
@@ -543,10 +548,8 @@ TEST_P(between_hosts, a_cut_cable)
         n.barrier();
         me.own().words[STAGE]  = 1;
         n.until([&]() { return me.at(1).words[STAGE] == 2; });
-        const double start_s   = mp::now_s();
         ucs_status_ptr_t send  = n.send(ep, data.data(), data.size(), 2);
-        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, 10 * TIMEOUT_S));
-        EXPECT_LT(mp::now_s() - start_s, (TIMEOUT_S + 2) * mp::slowness());
+        EXPECT_TRUE(n.until([&]() { return n.errors(ep).count != 0; }, mp::news_s()));
         EXPECT_TRUE(UCS_STATUS_IS_ERR(n.wait(send)));
         EXPECT_EQ(1u, n.errors(ep).count);
         n.close(ep, UCP_EP_CLOSE_FLAG_FORCE);

@@ -436,7 +436,7 @@ TEST(cuda_ipc, descriptors_of_an_owner_that_is_stopped)
             }
             u.signal_owner(SIGCONT);
             ucs_status_t status = u.get(local.address, 0, 1000);
-            for (unsigned i = 0; is_final && (i < 1000) && (status != UCS_OK); ++i) {
+            while (is_final && (status != UCS_OK)) {
                 usleep(5000); /* its answer, though late, serves */
                 status = u.get(local.address, 0, 1000);
             }
@@ -471,7 +471,7 @@ TEST(cuda_ipc, questions_do_not_put_each_other_out)
             u.rkey       = nullptr;
         }
         ASSERT_EQ(UCS_OK, ucs_fault_set("pidfd_getfd", "1+"));
-        for (unsigned turn = 0; (turn < 2000) && (started < COUNT); ++turn) {
+        while (started < COUNT) {
             for (unsigned i = 0; i < COUNT; ++i) {
                 uct_iov_t iov = {static_cast<char *>(local.address) + (i * 1000), 1000, nullptr};
                 if (!is_started[i] && (u.ep->ops->get_zcopy(u.ep, &iov, 1, addresses[i], keys[i],
@@ -484,7 +484,6 @@ TEST(cuda_ipc, questions_do_not_put_each_other_out)
             usleep(1000);
         }
         ucs_fault_clear(nullptr);
-        EXPECT_EQ(COUNT, started);
         for (unsigned i = 0; i < COUNT; ++i) {
             while (is_started[i] && (ends[i].calls == 0)) {
                 u.w->progress();

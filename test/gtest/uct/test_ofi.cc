@@ -7,6 +7,7 @@
 #include "world.h"
 
 #include <fake_sys.h>
+#include <mp/processes.h>
 #include <seed.h>
 #include <ucp/world.h>
 
@@ -620,20 +621,19 @@ TEST_F(ofi, a_silent_host_is_given_up_for_lack_of_descriptors)
     struct rlimit before;
     ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
     const struct rlimit limit = {1024, before.rlim_max};
-    const uint64_t start_ns   = ucs_sys_clock_ns();
+    mp::own_time time;
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
     std::vector<int> fill;
     for (int fd; (fd = dup(0)) >= 0;) {
         fill.push_back(fd);
     }
-    EXPECT_TRUE(run_until({&a}, [&]() { return !a.failed.empty(); }));
+    EXPECT_TRUE(run_until({&a}, [&]() { return !a.failed.empty() || (time.s() > 5); }));
     for (int fd : fill) {
         close(fd);
     }
     EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
     ASSERT_EQ(1u, a.failed.size());
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, a.failed.at(0).second);
-    EXPECT_GT(5000000000ul, ucs_sys_clock_ns() - start_ns);
 }
 
 /* A connection that is cut, as what the user has given up does not end, is the provider's: not one
