@@ -81,8 +81,8 @@ free_port()
 # The server runs and has mapped what it should.
 server_is_ready()
 {
-    local pid _
-    for _ in $(seq 100); do
+    local pid
+    while kill -0 $server 2>/dev/null; do
         # timeout's child is the program itself
         for pid in $(cat "/proc/$server/task/$server/children" 2>/dev/null); do
             maps_ours "$pid" && return 0
@@ -96,22 +96,19 @@ server_is_ready()
 # should; it may have to be stopped then. PORT in the commands is replaced.
 run()
 {
-    local name=$1 port status=1 mapped=no _
+    local name=$1 port status=0 mapped=no
     port=$(free_port)
     : >"$work/client.log"
     LD_LIBRARY_PATH=$libs timeout $LIMIT_S stdbuf -oL ${2//PORT/$port} >"$work/server.log" 2>&1 &
     server=$!
     server_is_ready && mapped=yes
-    for _ in $(seq 100); do
-        LD_LIBRARY_PATH=$libs timeout $LIMIT_S ${3//PORT/$port} >"$work/client.log" 2>&1
-        status=$?
-        [ $status = 0 ] && break
-        # It may have come before the server listened, which is no fault.
-        kill -0 $server 2>/dev/null || break
+    # It may come before the server listens, which is no fault.
+    until LD_LIBRARY_PATH=$libs timeout $LIMIT_S ${3//PORT/$port} >"$work/client.log" 2>&1; do
+        kill -0 $server 2>/dev/null || { status=1; break; }
         sleep 0.05
     done
-    for _ in $(seq 40); do
-        grep -q 'UCP TEST SUCCESS' "$work/server.log" "$work/client.log" && break
+    until grep -q 'UCP TEST SUCCESS' "$work/server.log" "$work/client.log" ||
+        ! kill -0 $server 2>/dev/null; do
         sleep 0.05
     done
     stop_server
