@@ -317,6 +317,9 @@ void ucp_ep_set_peer(ucp_ep_t *ep, ucp_peer_t *peer)
     ucp_ep_t *before = peer->is_provisional ? NULL : ucp_ep_find(peer, ordinal);
 
     ucp_ep_attach(ep, peer, ordinal);
+    if ((ep->conn != NULL) && !peer->is_provisional) {
+        peer->lanes[UCP_LANE_AM]->was_met = 1; /* by a socket */
+    }
     ucp_ep_watch(ep);
     if ((before != NULL) && before->is_internal) {
         /* the peer was quicker to use what it pairs with */

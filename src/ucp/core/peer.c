@@ -449,9 +449,6 @@ void ucp_peer_ep_failed(void *arg UCS_UNUSED, uct_ep_t *ep, ucs_status_t status)
 {
     ucp_peer_t *peer = ep->user;
 
-    if ((status == UCS_ERR_UNREACHABLE) && (peer->is_gone || peer->hello_received)) {
-        status = UCS_ERR_CONNECTION_RESET; /* it was there */
-    }
     if (ep == peer->lanes[UCP_LANE_AM]) {
         ucs_debug("peer failed: %s", ucs_status_string(status));
         ucp_peer_fail(peer, status);
@@ -489,6 +486,7 @@ void ucp_peer_gone(void *arg, const uint8_t uid[UCT_UID_LEN])
         return;
     }
     peer->is_gone = 1; /* first: what ends now may be about to ask it for more */
+    peer->lanes[UCP_LANE_AM]->was_met = 1;
     /* What we wait for can come from nowhere else now. Sends of ours end by our own connection's
      * end. */
     ucp_peer_end_recvs(peer, (peer->status != UCS_OK) ? peer->status : UCS_ERR_CONNECTION_RESET,

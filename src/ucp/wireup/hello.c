@@ -94,5 +94,6 @@ void ucp_hello_handle(void *arg, const void *data, size_t length)
     peer->is_held        = 0; /* what it was told before it has forgotten, if it came anew */
     peer->is_heard       = 1;
     peer->session        = ++worker->num_sessions;
+    peer->lanes[UCP_LANE_AM]->was_met = 1;
     ucp_successors_rouse(worker); /* one may have asked for the way to it */
 }

@@ -433,6 +433,8 @@ struct uct_ep {
     uint8_t              peer_uid[UCT_UID_LEN];
     uint8_t              is_nowhere; /* see uct_ep_open_nowhere */
     uint8_t              may_abandon; /* set by its user, who may call that operation */
+    uint8_t              was_met;    /* set by its user: the peer has been there, so if no way leads
+                                      * to it now its connection is reset */
 };
 
 typedef struct {

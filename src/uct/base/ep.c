@@ -141,7 +141,8 @@ void uct_ep_set_failed(uct_ep_t *ep, ucs_status_t status)
         return; /* the first cause counts */
     }
     ep->state  = UCT_EP_FAILED;
-    ep->status = status;
+    ep->status = ((status == UCS_ERR_UNREACHABLE) && ep->was_met) ? UCS_ERR_CONNECTION_RESET :
+                                                                    status;
     ep->ops    = &ep->iface->unready_ops;
     ucs_list_del(&ep->ready); /* until the failure has been reported */
     ucs_list_add_tail(&ep->iface->failed, &ep->failed_list);

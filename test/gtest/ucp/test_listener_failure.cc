@@ -536,6 +536,31 @@ TEST_P(listener_failure, the_last_word_of_one_of_many_arrives_before_the_reset)
     }
 }
 
+/* It was there: it has answered, and ended before there was a way for messages to it. */
+TEST_P(listener_failure, a_server_that_ends_once_it_has_accepted)
+{
+    worker listening(*m_context, GetParam().mode);
+    server server(listening, address(GetParam().family));
+    const bytes data = pattern(1, 8);
+    failure failed;
+    ucp_ep_h ep = connect(server.where(), &failed), back;
+    until([&] {
+        listening.progress();
+        return !server.requests.empty();
+    });
+    ucp_ep_params_t params;
+    params.field_mask   = UCP_EP_PARAM_FIELD_CONN_REQUEST;
+    params.conn_request = server.take();
+    ASSERT_EQ(UCS_OK, ucp_ep_create(listening.handle(), &params, &back));
+    server.destroy();
+    listening.destroy();
+    void *sent = send(ep, data, 1);
+    until([&] { return failed.calls > 0; });
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, failed.status);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, wait(sent));
+    close_now(ep, UCP_EP_CLOSE_MODE_FORCE);
+}
+
 TEST_P(listener_failure, the_end_of_one_endpoint_leaves_others)
 {
     auto server = serve();
