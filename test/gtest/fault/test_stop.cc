@@ -101,11 +101,11 @@ void third(self &me)
 }
 
 /* Traffic of the third process while the other is stopped. */
-void expect_others_go_on(companion &c)
+void expect_others_go_on(companion &c, unsigned rounds = 1000)
 {
-    const uint64_t rounds = c.rounds();
+    const uint64_t end = c.rounds() + rounds;
 
-    c.until([&]() { return c.rounds() >= rounds + 1000; });
+    c.until([&]() { return c.rounds() >= end; });
 }
 
 void receive_all(self &me, node &n)
@@ -365,6 +365,7 @@ constexpr size_t NET_LENGTH      = 8u << 20; /* of a read or write */
 constexpr size_t NET_MESSAGE     = 60000;    /* goes from where it lies */
 constexpr size_t NET_ANSWERED    = 1u << 20; /* announced, so that there is an answer */
 constexpr unsigned NET_MESSAGES  = 300;      /* more than a connection holds */
+constexpr unsigned NET_ROUNDS    = 100;      /* each of which takes slices where others run, too */
 constexpr uint64_t NET_TAG       = 77;
 constexpr unsigned WORD_ENDED    = 0;        /* of the third one's slot: it has looked at the end */
 constexpr unsigned WORD_ADDRESS  = 2;        /* of what the stopped one lets be accessed, */
@@ -539,11 +540,11 @@ std::vector<ucs_status_ptr_t> net_start_with_stopped(self &me, node &n, companio
                                                      ucp_rkey_h *rkey_p)
 {
     greet_in_turn(n, n.ep(STOPPED), !how.is_called);
-    expect_others_go_on(c);
+    expect_others_go_on(c, NET_ROUNDS);
     net_wait_announced(n);
     wish(me, n, WISH_STOP);
     auto requests = net_start(me, n, how.operation, buffer, rkey_p);
-    expect_others_go_on(c);
+    expect_others_go_on(c, NET_ROUNDS);
     return requests;
 }
 
@@ -605,10 +606,10 @@ TEST_P(stopped_network_peer, forced_close_gives_memory_back)
                 EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_CANCELED));
             }
             ucp_rkey_destroy(rkey);
-            expect_others_go_on(c);
+            expect_others_go_on(c, NET_ROUNDS);
             EXPECT_EQ(0u, n.errors(n.ep(THIRD)).count);
             wish(me, n, WISH_CONTINUE);
-            expect_others_go_on(c);
+            expect_others_go_on(c, NET_ROUNDS);
             net_end(me, n, c, is_called);
         },
         [&](self &me) { net_stopped(me, is_called, GetParam().is_late); },
