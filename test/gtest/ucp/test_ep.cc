@@ -1128,12 +1128,12 @@ TEST_P(ep, receiver_destroyed_amid_long_messages)
     if (GetParam().is_self) {
         GTEST_SKIP() << "needs two workers";
     }
+    const bytes data = pattern(1, 2000000); /* the worker that stays may read it to its end */
+    std::vector<bytes> places(8, bytes(data.size()));
     for (int stage = 0; stage < 10; ++stage) {
         environment environment(GetParam().env);
         environment.set({{"UCX_OFI_TIMEOUT", "500ms"}}); /* the end waits for so long */
         context context;
-        const bytes data = pattern(1, 2000000); /* the worker that stays may read it to its end */
-        std::vector<bytes> places(8, bytes(data.size()));
         worker sender(context, GetParam().mode);
         auto receiver  = std::make_unique<worker>(context, GetParam().mode);
         ucp_ep_h there = sender.connect(*receiver);
