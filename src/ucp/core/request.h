@@ -167,7 +167,7 @@ typedef struct {
     uint8_t           to_device;     /* put, get, atomic: the peer's memory is a device's */
     uint8_t           by_message;    /* put, get: this part, however it could be copied */
     uint8_t           is_handed;     /* tracked, and waits for nothing but its receiver */
-    uint8_t           is_suspect;    /* a copy has found no memory: the buffer may not be there */
+    uint8_t           is_suspect;    /* a copy has failed: the buffer may not be there */
     const void       *header;    /* active message: the user's header; info.sender_tag its length */
 } ucp_send_request_t;
 
@@ -195,7 +195,7 @@ typedef struct {
     uint8_t           was_awaited; /* it was posted before the announcement came */
     uint8_t           is_given_up; /* by its user, with the last endpoint to the peer */
     uint8_t           is_written;  /* the sender was asked to write into the buffer */
-    uint8_t           is_suspect;  /* a copy has found no memory: the buffer may not be there */
+    uint8_t           is_suspect;  /* a copy has failed: the buffer may not be there */
     uint8_t           slot;     /* DEVICE: of the sender's memory */
     uint8_t           has_device; /* READ: a buffer of the two is a device's */
     uint16_t          word;     /* in worker->asked: of the sender's interface */

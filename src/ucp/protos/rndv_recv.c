@@ -314,9 +314,11 @@ ucs_status_t ucp_rndv_read(ucp_request_t *req, void *dest, size_t offset, size_t
     }
     status = lane->ops->get_zcopy(lane, &iov, 1, req->recv.remote_addr + offset, NULL, NULL);
     if (ucs_unlikely(!ucp_rndv_was_there(req))) {
+        req->recv.is_suspect = 1;
         return UCS_ERR_CANCELED; /* maybe: its sender is asked */
     }
     if (ucs_unlikely(status != UCS_OK)) {
+        req->recv.is_suspect = 1;
         ucp_peer_copy_failed(req->recv.peer, status);
     }
     return status;
@@ -326,10 +328,8 @@ static ucs_status_t ucp_rndv_get(ucp_request_t *req, size_t offset, size_t lengt
 {
     ucs_status_t status = ucp_rndv_read(req, (char *)req->buffer + offset, offset, length);
 
-    if (ucs_likely(status == UCS_OK)) {
+    if (status == UCS_OK) {
         ucp_rndv_recv_count(req, length);
-    } else {
-        req->recv.is_suspect = (status == UCS_ERR_INVALID_ADDR);
     }
     return status;
 }

@@ -353,7 +353,7 @@ static void ucp_rndv_put_step(ucp_request_t *req)
     status = ucp_rndv_write(req, (char *)req->buffer + offset, offset, length);
     if (ucs_unlikely(status != UCS_OK)) {
         ucp_peer_copy_failed(req->send.peer, status);
-        req->send.is_suspect = (status == UCS_ERR_INVALID_ADDR);
+        req->send.is_suspect = 1;
         ucp_rndv_add_data(req, offset, req->send.is_both ? length : req->send.end - offset);
         ucp_rndv_put_end(req);
         return;

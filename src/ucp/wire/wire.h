@@ -146,7 +146,7 @@ enum {
                                 claimed goes as DATA */
     UCP_WIRE_RTR_WHOLE = 64, /* CLAIM, BOTH: the next ones of up to this length had better come
                                 whole */
-    UCP_WIRE_RTR_FAULT = 128 /* DATA: a copy has found no memory there */
+    UCP_WIRE_RTR_FAULT = 128 /* DATA: a copy has failed; the memory may not be there */
 };
 
 /* The halves of sync_index with UCP_WIRE_RTS_DEVICE. */

@@ -8,6 +8,7 @@
 #include <seed.h>
 #include <ucs/config/global.h>
 #include <ucs/debug/fault.h>
+#include <ucs/sys/sys.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -269,16 +270,23 @@ std::ostream &operator<<(std::ostream &out, const loss &l)
 class memory_lost : public testing::TestWithParam<loss> {
 };
 
-/* The program has taken away half of a buffer whose message is under way. Its own operation ends
- * with an error, and so does a receive of half a message; nobody dies, later messages are whole. */
-TEST_P(memory_lost, half_of_a_buffer)
+/* The program has taken away a part of a buffer of which two messages are under way. Its own
+ * operations end with an error, and so do receives of half a message; nobody dies, later messages
+ * are whole. (Not a larger part: a later mmap would take its place.) */
+TEST_P(memory_lost, part_of_a_buffer)
 {
-    const loss l = GetParam();
+    const loss l      = GetParam();
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void *hole        = mmap(nullptr, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     processes both(2);
 
+    ASSERT_EQ(0, munmap(hole, page));
+    if (ucs_sys_populate(hole, page, 0)) {
+        GTEST_SKIP() << "this kernel does not tell what memory is there";
+    }
     both.start_all([&](self &me) {
         constexpr size_t LENGTH = 8u << 20;
-        ucs_status_ptr_t request = nullptr;
+        ucs_status_ptr_t requests[2] = {};
 
         setenv("UCX_RNDV_SCHEME", l.scheme, 1);
         node n(me);
@@ -292,26 +300,27 @@ TEST_P(memory_lost, half_of_a_buffer)
         ASSERT_NE(MAP_FAILED, buffer);
         const auto begin = [&]() {
             memset(buffer, 1, LENGTH);
-            request = (me.index() == SENDER) ? n.send(n.ep(RECEIVER), buffer, LENGTH, 2) :
-                                               n.recv(buffer, LENGTH, 2);
-            ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+            for (ucs_status_ptr_t &request : requests) {
+                request = (me.index() == SENDER) ? n.send(n.ep(RECEIVER), buffer, LENGTH, 2) :
+                                                   n.recv(buffer, LENGTH, 2);
+                ASSERT_TRUE(UCS_PTR_IS_PTR(request));
+            }
         };
         if (me.index() == l.loser) {
             begin();
             ASSERT_EQ(0, l.is_cut ? ftruncate(file, LENGTH / 2) :
-                                    munmap(buffer + LENGTH / 2, LENGTH / 2));
+                                    munmap(buffer + LENGTH / 2, page));
         }
         n.barrier();
         if (me.index() != l.loser) {
             begin();
         }
-        const ucs_status_t status = n.wait(request);
-        if (me.index() == l.loser) {
-            EXPECT_EQ(UCS_ERR_INVALID_ADDR, status);
-        } else if (me.index() == RECEIVER) {
-            EXPECT_EQ(UCS_ERR_INVALID_ADDR, status); /* it has got half a message */
-        } else {
-            EXPECT_TRUE((status == UCS_OK) || (status == UCS_ERR_INVALID_ADDR)) << status;
+        for (ucs_status_ptr_t request : requests) {
+            const ucs_status_t status = n.wait(request);
+            /* a receive has got half a message, in any case */
+            EXPECT_TRUE((status == UCS_ERR_INVALID_ADDR) ||
+                        ((status == UCS_OK) && (me.index() == SENDER) && (l.loser == RECEIVER)))
+                << ucs_status_string(status);
         }
         for (uint64_t id = 3; id < 6; ++id) {
             transfer(me, n, (1u << 20) + id, id, 0, nothing);

@@ -211,7 +211,7 @@ TEST(footprint, what_a_worker_tells_of_its_memory)
             const size_t shared    = mp::shared_memory_made();
 
             EXPECT_GT(told.messages, UNEXPECTED * buffer.size());
-            EXPECT_NEAR(told.own, own, own / 20);
+            EXPECT_NEAR(told.own, own, own / 10);
             EXPECT_NEAR(told.shared, shared, shared / 20);
             for (unsigned i = 0; i < UNEXPECTED; ++i) {
                 EXPECT_EQ(UCS_OK, n.wait(n.recv(buffer.data(), buffer.size(), i)));
