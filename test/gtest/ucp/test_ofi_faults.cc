@@ -8,6 +8,7 @@
 
 #ifdef HAVE_OFI
 
+#include <mp/processes.h>
 #include <seed.h>
 #include <ucp/world.h>
 #include <uct/faulty_provider.h>
@@ -370,7 +371,7 @@ TEST_P(ofi_hidden_trouble, all_arrives)
         traffic both(rnd);
         unsigned goes = 0;
         do { /* when what is said again, and may be lost, is up to the clock */
-            both.run(GetParam().messages);
+            both.run(static_cast<unsigned>(GetParam().messages / mp::slowness()));
         } while (!both.has_failed() && !has_seen_all(provider) && (++goes < 20));
         EXPECT_FALSE(both.has_failed());
         both.expect_clean();
@@ -381,37 +382,37 @@ TEST_P(ofi_hidden_trouble, all_arrives)
 INSTANTIATE_TEST_SUITE_P(
     all, ofi_hidden_trouble,
     testing::Values(
-        make("none", 20000, {&counts::reads, &counts::gathered}, [](traits &, rates &) {}),
-        make("storms", 20000, {&counts::again, &counts::gathered},
+        make("none", 100000, {&counts::reads, &counts::gathered}, [](traits &, rates &) {}),
+        make("storms", 100000, {&counts::again, &counts::gathered},
              [](traits &, rates &faults) { faults.storm = 20; }),
-        make("late_completions", 20000, {&counts::held, &counts::gathered},
+        make("late_completions", 100000, {&counts::held, &counts::gathered},
              [](traits &, rates &faults) { faults.hold = 2; }),
-        make("queues_of_16", 20000, {&counts::reads, &counts::gathered},
+        make("queues_of_16", 100000, {&counts::reads, &counts::gathered},
              [](traits &says, rates &) { says.queue = 16; }),
-        make("a_buffer_a_message", 20000, {&counts::held, &counts::again},
+        make("a_buffer_a_message", 100000, {&counts::held, &counts::again},
              [](traits &says, rates &faults) {
                  says.single  = true;
                  says.queue   = 16;
                  faults.hold  = 3;
                  faults.storm = 50;
              }),
-        make("refusals", 20000, {&counts::refused, &counts::reads},
+        make("refusals", 100000, {&counts::refused, &counts::reads},
              [](traits &, rates &faults) { faults.refuse = 2; }),
-        make("registered_buffers", 20000, {&counts::reads},
+        make("registered_buffers", 100000, {&counts::reads},
              [](traits &says, rates &) { says.registered = true; }),
-        make("short_reads", 20000, {&counts::reads, &counts::cut, &counts::belied},
+        make("short_reads", 100000, {&counts::reads, &counts::cut, &counts::belied},
              [](traits &, rates &faults) {
                  faults.cut   = 3;
                  faults.belie = 10;
                  faults.spare = true;
              }),
-        make("lost_controls", 20000, {&counts::swallowed, &counts::repeated},
+        make("lost_controls", 100000, {&counts::swallowed, &counts::repeated},
              [](traits &, rates &faults) {
                  faults.swallow = 16;
                  faults.repeat  = 2;
                  faults.spare   = true;
              }),
-        make("all_together", 20000,
+        make("all_together", 100000,
              {&counts::again, &counts::held, &counts::refused, &counts::swallowed, &counts::cut,
               &counts::belied, &counts::repeated, &counts::reads},
              [](traits &says, rates &faults) {
