@@ -44,7 +44,7 @@ static size_t ucp_tables_memory(const ucp_worker_t *worker)
     const ucp_tag_match_t *tm = &worker->tag_match;
     const ucs_ptr_map_t *ids  = &worker->ids;
 
-    return sizeof(*worker) + (2 * sizeof(*tm->expected) << (64 - tm->shift)) +
+    return sizeof(*worker) + (2 * ucp_tag_match_num_buckets(tm) * sizeof(*tm->expected)) +
            ucs_hash_memory(&worker->peers) + (ids->num_entries * sizeof(*ids->entries)) +
            (worker->num_am_handlers * sizeof(ucp_am_handler_t)) +
            ((ucs_list_length(&worker->eps) + worker->num_closed_eps) * sizeof(ucp_ep_t)) +
@@ -62,21 +62,11 @@ static void ucp_device_memory(const ucp_device_t *device, ucp_worker_memory_t *m
     memory->own += (device->write_window.mem != NULL) ? device->write_window.mem->length : 0;
 }
 
-void ucp_worker_memory(ucp_worker_t *worker, ucp_worker_memory_t *memory)
+void ucp_worker_memory(const ucp_worker_t *worker, ucp_worker_memory_t *memory)
 {
-    size_t shared, own;
-    unsigned i;
-
     *memory          = (ucp_worker_memory_t){0};
     memory->messages = ucp_messages_memory(worker);
     memory->requests = ucs_mpool_memory(&worker->requests) + ucs_mpool_memory(&worker->controls);
     memory->own      = ucp_tables_memory(worker) + memory->messages + memory->requests;
     ucp_device_memory(&worker->device, memory);
-    for (i = 0; i < worker->context->num_tls; ++i) {
-        if (worker->tls[i].iface != NULL) {
-            worker->tls[i].iface->tl->iface.memory_used(worker->tls[i].iface, &shared, &own);
-            memory->shared += shared;
-            memory->own    += own;
-        }
-    }
 }

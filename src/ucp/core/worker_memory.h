@@ -7,8 +7,7 @@
 
 #include <ucp/core/worker.h>
 
-/* Bytes, with what its transports hold. Not: memory of ucp_mem_map and of the context, and what
- * libraries below allocate. */
+/* Bytes. Not: memory of ucp_mem_map and of the context, and what libraries below allocate. */
 typedef struct {
     size_t shared;   /* that other processes map */
     size_t own;
@@ -17,7 +16,8 @@ typedef struct {
     size_t device;   /* on devices, to stage in */
 } ucp_worker_memory_t;
 
-/* Called with the worker's lock held. Walks its lists: for reports. */
-void ucp_worker_memory(ucp_worker_t *worker, ucp_worker_memory_t *memory);
+/* All but that of its transports, which tell theirs (memory_used): none is shared so far. Called
+ * with the worker's lock held. Walks its lists: for reports. */
+void ucp_worker_memory(const ucp_worker_t *worker, ucp_worker_memory_t *memory);
 
 #endif

@@ -131,7 +131,7 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
     ucp_address_t *address;
     const uct_iface_t *iface;
     ucp_worker_memory_t memory;
-    size_t length;
+    size_t length, shared, own;
     unsigned i;
 
     ucp_worker_lock(worker);
@@ -142,6 +142,7 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
         ucs_report_row(report, "address_bytes", "#                 address: %zu bytes\n", length);
         ucs_sys_free(address);
     }
+    ucp_worker_memory(worker, &memory);
     ucs_report_open(report, "transports", '[');
     for (i = 0; i < worker->context->num_tls; ++i) {
         iface = worker->tls[i].iface;
@@ -155,10 +156,11 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
         ucs_report_data(report, "open? reason", "%d%s", iface != NULL,
                         (iface != NULL) ? "" : worker->tls[i].reason);
         if (iface != NULL) {
-            iface->tl->iface.memory_used(worker->tls[i].iface, &memory.shared, &memory.own);
+            iface->tl->iface.memory_used(worker->tls[i].iface, &shared, &own);
             ucs_report_row(report, "shared_bytes own_bytes",
-                           "#                     %zu bytes shared, %zu of its own\n",
-                           memory.shared, memory.own);
+                           "#                     %zu bytes shared, %zu of its own\n", shared, own);
+            memory.shared += shared;
+            memory.own    += own;
         }
         ucs_report_open(report, "devices", '[');
         uct_report_choice(report, (iface != NULL) ? iface->choice : NULL, "#                     ");
@@ -166,7 +168,6 @@ void ucp_worker_print_info(ucp_worker_h worker, FILE *stream)
         ucs_report_close(report);
     }
     ucs_report_close(report);
-    ucp_worker_memory(worker, &memory);
     ucs_report_row(report, "shared_bytes own_bytes messages_bytes requests_bytes device_bytes",
                    "#                 memory: %zu bytes shared, %zu of its own (for messages %zu, "
                    "requests %zu), %zu of devices\n", memory.shared, memory.own, memory.messages,

@@ -23,11 +23,6 @@ static ucs_list_link_t *ucp_tag_match_buckets_alloc(size_t count)
     return buckets;
 }
 
-static size_t ucp_tag_match_num_buckets(const ucp_tag_match_t *tm)
-{
-    return (size_t)1 << (64 - tm->shift);
-}
-
 ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets)
 {
     unsigned log2 = 63 - (unsigned)__builtin_clzll(ucs_max(num_buckets, 2u));

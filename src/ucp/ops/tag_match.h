@@ -56,6 +56,12 @@ typedef struct {
     uint64_t         sn;
 } ucp_tag_match_t;
 
+/* Of either side. */
+UCS_INLINE size_t ucp_tag_match_num_buckets(const ucp_tag_match_t *tm)
+{
+    return (size_t)1 << (64 - tm->shift);
+}
+
 /* *tm is zero. It is to be cleaned up in any case. */
 ucs_status_t ucp_tag_match_init(ucp_tag_match_t *tm, unsigned num_buckets);
 void ucp_tag_match_cleanup(ucp_tag_match_t *tm);

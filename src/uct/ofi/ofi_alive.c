@@ -31,12 +31,18 @@
 #define UCT_OFI_PROBE_MARK 1789
 #define UCT_OFI_PORT_ASIDE 1 /* nobody listens there, on hosts that are asked whether they live */
 
+/* It is waited from now on for a sign of life. */
+static void uct_ofi_alive_wait(uct_ofi_peer_t *peer, uint64_t now_ns)
+{
+    peer->asked_ns   = now_ns;
+    peer->is_reached = 0;
+    peer->was_away   = 0;
+}
+
 void uct_ofi_alive_ask(uct_ofi_peer_t *peer, unsigned what)
 {
     if (peer->asked_ns == 0) {
-        peer->asked_ns   = ucs_sys_clock_ns();
-        peer->is_reached = 0;
-        peer->was_away   = 0;
+        uct_ofi_alive_wait(peer, ucs_sys_clock_ns());
     }
     uct_ofi_peer_say(peer, what);
 }
@@ -395,9 +401,7 @@ static void uct_ofi_alive_judge(uct_ofi_peer_t *peer, uint64_t now_ns, uint64_t 
         uct_ofi_peer_say(peer, UCT_OFI_SAY_PING);
     }
     if (status == UCS_OK) {
-        peer->asked_ns   = now_ns; /* it is there, and busy with something else */
-        peer->is_reached = 0;
-        peer->was_away   = 0;
+        uct_ofi_alive_wait(peer, now_ns); /* it is there, and busy with something else */
         ++peer->num_probes;
     } else if (status != UCS_INPROGRESS) {
         uct_ofi_peer_fail(peer, status);

@@ -6,9 +6,9 @@
 #include "snapshot.h"
 #include "syscall_count.h"
 
+#include <ucp/world.h>
 #include <ucs/sys/compiler.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <malloc.h>
 #include <unistd.h>
@@ -92,22 +92,14 @@ struct told_memory {
 
 told_memory memory_told_by(ucp_worker_h worker)
 {
-    constexpr const char *NAME = " memory: ";
-    told_memory told           = {};
-    char *text                 = nullptr;
-    size_t length              = 0;
-    FILE *stream               = open_memstream(&text, &length);
+    const std::string text =
+        ucp_test::printed([&](FILE *stream) { ucp_worker_print_info(worker, stream); });
+    const char *row  = strstr(text.c_str(), "memory: ");
+    told_memory told = {};
 
-    ucp_worker_print_info(worker, stream);
-    fclose(stream);
-    const char *row = strstr(text, NAME);
-    EXPECT_NE(nullptr, row) << text;
-    if (row != nullptr) {
-        EXPECT_EQ(3, sscanf(row + strlen(NAME),
-                            "%zu bytes shared, %zu of its own (for messages %zu", &told.shared,
-                            &told.own, &told.messages)) << text;
-    }
-    free(text);
+    EXPECT_EQ(3, (row == nullptr) ? 0 :
+                 sscanf(row, "memory: %zu bytes shared, %zu of its own (for messages %zu",
+                        &told.shared, &told.own, &told.messages)) << text;
     return told;
 }
 
